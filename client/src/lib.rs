@@ -1,0 +1,1 @@
+//! Rust SDK of Tidemark: SQL, columnar writer, consumer, admin.

@@ -1,0 +1,33 @@
+//! The words that every part of Tidemark shares: ids, data types and schemas, timestamps and their precision, values,
+//! database options, and the one table of error codes.
+//!
+//! Nothing here reads a clock, a disk or a socket, and nothing here knows SQL text beyond the literals of time and
+//! duration, which the command line, the importer and the SQL parser must read alike.
+
+mod catalog;
+mod clock;
+mod duration;
+mod error;
+mod ids;
+mod options;
+mod placement;
+mod precision;
+mod schema;
+mod time;
+mod types;
+mod value;
+
+pub use catalog::{DatabaseInfo, StableInfo, TableInfo, TableKind};
+pub use clock::{Clock, ManualClock};
+pub use duration::{DurationLiteral, TimeUnit};
+pub use error::{Code, Error, ErrorKind, Result};
+pub use ids::{ColumnId, ConsumerId, DatabaseId, Epoch, SchemaVersion, TableUid, TopicId, Version, VgroupId};
+pub use options::{CacheModel, DatabaseOptions, WalOptions};
+pub use placement::vgroup_slot;
+pub use precision::Precision;
+pub use schema::{ColumnDef, Compression, Encoding, Level, TableSchema};
+pub use time::{Zone, format_timestamp, parse_timestamp};
+pub use types::{
+    DataType, NCHAR_CHARS_MAX, NCHAR_TAG_CHARS_MAX, VARCHAR_BYTES_MAX, VARCHAR_TAG_BYTES_MAX, arrow_unit,
+};
+pub use value::Value;

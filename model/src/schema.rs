@@ -1,0 +1,187 @@
+//! Columns and tags of a table.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ColumnId, DataType, SchemaVersion};
+
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum $name { $($(#[$vdoc])* $variant),+ }
+
+        impl $name {
+            /// The word that DDL and metadata use.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+
+            /// Reads that word in any case.
+            #[must_use]
+            pub fn parse(text: &str) -> Option<Self> {
+                [$(Self::$variant),+].into_iter().find(|v| v.as_str().eq_ignore_ascii_case(text))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+named! {
+    /// ENCODE option. Kept and shown for TDengine's tools; the files choose their own encoding by measured size.
+    Encoding {
+        /// simple8b
+        Simple8b = "simple8b",
+        /// bit-packing
+        BitPacking = "bit-packing",
+        /// delta-i
+        DeltaI = "delta-i",
+        /// delta-d
+        DeltaD = "delta-d",
+        /// disabled
+        Disabled = "disabled",
+    }
+}
+named! {
+    /// COMPRESS option. Kept and shown, like [`Encoding`].
+    Compression {
+        /// lz4
+        Lz4 = "lz4",
+        /// zlib
+        Zlib = "zlib",
+        /// zstd
+        Zstd = "zstd",
+        /// tsz
+        Tsz = "tsz",
+        /// xz
+        Xz = "xz",
+        /// disabled
+        Disabled = "disabled",
+    }
+}
+named! {
+    /// LEVEL option. Kept and shown, like [`Encoding`].
+    Level {
+        /// high
+        High = "high",
+        /// medium
+        Medium = "medium",
+        /// low
+        Low = "low",
+    }
+}
+
+/// One column or tag.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ColumnDef {
+    /// Stays through renames; what rows, topics and files refer to.
+    pub id: ColumnId,
+    /// Current name, in the case it was given.
+    pub name: String,
+    /// Declared type.
+    pub data_type: DataType,
+    /// Shown by DESCRIBE; `None` for tags, which are not compressed one by one.
+    pub encoding: Option<Encoding>,
+    /// Shown by DESCRIBE.
+    pub compression: Option<Compression>,
+    /// Shown by DESCRIBE.
+    pub level: Option<Level>,
+}
+
+impl ColumnDef {
+    /// A data column with the type's default encoding, compression and level.
+    #[must_use]
+    pub fn column(id: ColumnId, name: impl Into<String>, data_type: DataType) -> Self {
+        let (encoding, compression) = default_storage(data_type);
+        Self {
+            id,
+            name: name.into(),
+            data_type,
+            encoding: Some(encoding),
+            compression: Some(compression),
+            level: Some(Level::Medium),
+        }
+    }
+
+    /// A tag.
+    #[must_use]
+    pub fn tag(id: ColumnId, name: impl Into<String>, data_type: DataType) -> Self {
+        Self { id, name: name.into(), data_type, encoding: None, compression: None, level: None }
+    }
+}
+
+/// What ENCODE and COMPRESS are when DDL does not say.
+fn default_storage(data_type: DataType) -> (Encoding, Compression) {
+    match data_type {
+        DataType::Bool => (Encoding::BitPacking, Compression::Zstd),
+        DataType::TinyInt | DataType::SmallInt | DataType::UTinyInt | DataType::USmallInt => {
+            (Encoding::Simple8b, Compression::Zlib)
+        }
+        DataType::Int | DataType::BigInt | DataType::UInt | DataType::UBigInt => {
+            (Encoding::Simple8b, Compression::Lz4)
+        }
+        DataType::Timestamp => (Encoding::DeltaI, Compression::Lz4),
+        DataType::Float | DataType::Double => (Encoding::DeltaD, Compression::Lz4),
+        DataType::Varchar(_) | DataType::NChar(_) => (Encoding::Disabled, Compression::Zstd),
+    }
+}
+
+/// Columns and tags at one moment. `columns[0]` is the primary timestamp; normal tables have no tags.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableSchema {
+    /// Raised by one at each change.
+    pub version: SchemaVersion,
+    /// Data columns in declared order.
+    pub columns: Vec<ColumnDef>,
+    /// Tags in declared order.
+    pub tags: Vec<ColumnDef>,
+    /// The id that the next added column or tag gets.
+    pub next_column_id: ColumnId,
+}
+
+impl TableSchema {
+    /// A first version; ids are given in order, columns before tags.
+    #[must_use]
+    pub fn new(columns: Vec<(String, DataType)>, tags: Vec<(String, DataType)>) -> Self {
+        let mut next = ColumnId::TIMESTAMP.0;
+        let mut take = || {
+            let id = ColumnId(next);
+            next = next.saturating_add(1);
+            id
+        };
+        let columns = columns.into_iter().map(|(name, ty)| ColumnDef::column(take(), name, ty)).collect();
+        let tags = tags.into_iter().map(|(name, ty)| ColumnDef::tag(take(), name, ty)).collect();
+        Self { version: SchemaVersion(1), columns, tags, next_column_id: ColumnId(next) }
+    }
+
+    /// The data column called `name` (exact case) and its place.
+    #[must_use]
+    pub fn column(&self, name: &str) -> Option<(usize, &ColumnDef)> {
+        self.columns.iter().enumerate().find(|(_, c)| c.name == name)
+    }
+
+    /// The tag called `name` (exact case) and its place.
+    #[must_use]
+    pub fn tag(&self, name: &str) -> Option<(usize, &ColumnDef)> {
+        self.tags.iter().enumerate().find(|(_, c)| c.name == name)
+    }
+
+    /// The data column with this id and its place.
+    #[must_use]
+    pub fn column_by_id(&self, id: ColumnId) -> Option<(usize, &ColumnDef)> {
+        self.columns.iter().enumerate().find(|(_, c)| c.id == id)
+    }
+
+    /// Bytes of a row against the limit of 65,531.
+    #[must_use]
+    pub fn row_bytes(&self) -> u32 {
+        self.columns.iter().map(|c| c.data_type.row_bytes()).sum()
+    }
+}

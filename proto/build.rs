@@ -1,0 +1,11 @@
+//! Generates the gRPC code with a pure-Rust compiler: no `protoc` to install.
+
+use std::error::Error;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo:rerun-if-changed=proto");
+    let files = ["tidemark/v1/tidemark.proto"];
+    let descriptors = protox::compile(files, ["proto"])?;
+    tonic_prost_build::configure().bytes(".").compile_fds(descriptors)?;
+    Ok(())
+}

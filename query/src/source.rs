@@ -1,0 +1,163 @@
+//! What a table source must satisfy: the contract between the planner and the shards that hold rows.
+//!
+//! A relation is resolved before planning (the only asynchronous step), so that planning itself is a pure function of
+//! the tree and of what its names meant.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+use datafusion::physical_plan::{PhysicalExpr, SendableRecordBatchStream};
+use model::{ColumnId, DatabaseInfo, Result, StableInfo, TableInfo, TableUid, Version};
+
+/// A table that a query names, with everything the planner needs to know of it.
+#[derive(Clone, Debug)]
+pub struct Relation {
+    /// Its database.
+    pub database: Arc<DatabaseInfo>,
+    /// What it is.
+    pub kind: RelationKind,
+    /// The shards that may hold its rows: every vgroup for a super table, one for a child or normal table.
+    pub shards: Vec<Arc<dyn Shard>>,
+}
+
+/// Kind of relation.
+#[derive(Clone, Debug)]
+pub enum RelationKind {
+    /// A super table: rows of all its children.
+    Stable(Arc<StableInfo>),
+    /// One child.
+    Child {
+        /// It, with its tags.
+        table: Arc<TableInfo>,
+        /// Whose columns it has.
+        stable: Arc<StableInfo>,
+    },
+    /// A normal table.
+    Normal(Arc<TableInfo>),
+    /// A system table: its rows were made when the name was resolved. Has no primary timestamp and no tags.
+    System {
+        /// `information_schema.ins_topics` and so on.
+        name: String,
+        /// All rows.
+        batch: arrow::record_batch::RecordBatch,
+    },
+}
+
+/// One shard's side of a scan.
+pub trait Shard: Send + Sync + fmt::Debug {
+    /// Starts a scan. The stream shows the shard at one log version: the applied one of this moment, or
+    /// [`ScanRequest::as_of`] where given and still held.
+    ///
+    /// Rows come deduplicated (per table and timestamp the last write wins, column by column), without deleted rows, and
+    /// without rows older than KEEP.
+    fn scan(&self, request: ScanRequest) -> Result<SendableRecordBatchStream>;
+
+    /// Child tables of a super table that pass `filter`, with tags, in uid order.
+    fn tables(&self, request: TableListRequest) -> Result<Vec<Arc<TableInfo>>>;
+}
+
+/// What to read.
+#[derive(Clone, Debug)]
+pub struct ScanRequest {
+    /// The super table, or the normal table.
+    pub relation: TableUid,
+    /// One child only.
+    pub child: Option<TableUid>,
+    /// Output columns in order. Names and types are those of `schema`.
+    pub columns: Vec<ScanColumn>,
+    /// Output schema: columns and tags as their Arrow types, `tbname` as Dictionary(Int32, Utf8).
+    pub schema: SchemaRef,
+    /// Timestamps wanted, in ticks, both ends included.
+    pub time: TimeRange,
+    /// Which children, decided on tags and name before any row is read.
+    pub table_filter: Option<TableFilter>,
+    /// Row conditions that the source may use to skip; the plan checks them again.
+    pub row_filters: Vec<Arc<dyn PhysicalExpr>>,
+    /// Order that the caller relies on.
+    pub order: ScanOrder,
+    /// No more rows than this are needed (after `table_filter` and `time`, only without `row_filters`).
+    pub limit: Option<usize>,
+    /// Show the rows as of this version.
+    pub as_of: Option<Version>,
+}
+
+/// One output column of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScanColumn {
+    /// A data column.
+    Column(ColumnId),
+    /// A tag of the row's table.
+    Tag(ColumnId),
+    /// The name of the row's table.
+    Tbname,
+}
+
+/// Closed range of ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeRange {
+    /// First wanted.
+    pub first: i64,
+    /// Last wanted, included.
+    pub last_inclusive: i64,
+}
+
+impl TimeRange {
+    /// Everything.
+    pub const ALL: Self = Self { first: i64::MIN, last_inclusive: i64::MAX };
+
+    /// Whether no tick is in it.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.first > self.last_inclusive
+    }
+
+    /// The ticks in both.
+    #[must_use]
+    pub fn intersect(self, other: Self) -> Self {
+        Self {
+            first: self.first.max(other.first),
+            last_inclusive: self.last_inclusive.min(other.last_inclusive),
+        }
+    }
+
+    /// Whether `ticks` is in it.
+    #[must_use]
+    pub const fn contains(self, ticks: i64) -> bool {
+        self.first <= ticks && ticks <= self.last_inclusive
+    }
+}
+
+/// A condition on the children of a super table.
+#[derive(Clone, Debug)]
+pub struct TableFilter {
+    /// Names, where the condition holds for a known few only (`tbname = 'd1'`, `tbname IN (..)`): looked up, not scanned.
+    pub names: Option<Vec<String>>,
+    /// Evaluated over a batch of one row a child with the columns of `columns`; true keeps the child.
+    pub predicate: Option<Arc<dyn PhysicalExpr>>,
+    /// Columns of that batch: tags and tbname.
+    pub columns: Vec<ScanColumn>,
+    /// Their names and types.
+    pub schema: SchemaRef,
+}
+
+/// Order of a scan's rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScanOrder {
+    /// None needed.
+    #[default]
+    Any,
+    /// By table (rows of one table lie together), then time.
+    TableTime,
+    /// By time over all tables of the shard.
+    Time,
+}
+
+/// Which children to list.
+#[derive(Clone, Debug)]
+pub struct TableListRequest {
+    /// The super table.
+    pub stable: TableUid,
+    /// Condition.
+    pub filter: Option<TableFilter>,
+}
