@@ -1,0 +1,73 @@
+//! A write-ahead log that is also a queue and a Raft log: numbered records in segment files, read by any number of
+//! readers beside one writer. It knows records, not tables: bodies and schema blocks are opaque bytes.
+//!
+//! It is *not* for: deciding when to sync or what an acknowledgement means (the owner calls [`Wal::sync`] and looks at
+//! the version it answers), votes and other Raft state, waking waiting readers, locking the directory against other
+//! processes. It has no threads, no clock and no async: `now_ns` and the seed of salts come in as arguments.
+//!
+//! # Positions
+//! A [`Version`] counts records from wherever the first append chose, without gaps. Of every log
+//! `first_version <= durable_next <= next_version`: versions from the first up to, not including, `next_version` can be
+//! read, and those below `durable_next` survive any crash.
+//!
+//! # Reading top down
+//! [`Wal`] (`log`, `writer`, `rewind`, `open`) > `segment` > `cursor` (walks blocks) > `format` (fixes the bytes) >
+//! [`disk`]. [`Reader`] stands beside the writer and shares with it only what `shared` publishes. `docs/wal-format.md`
+//! draws the bytes, `docs/decisions/0001-record-header-and-crc-chain.md` says why they are so.
+//!
+//! # Example
+//! ```
+//! use std::sync::Arc;
+//! use wal::{Kind, NewRecord, Options, StdDisk, Version, Wal};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! let (log, report) = Wal::open(Arc::new(StdDisk), dir.path(), Options::default(), 0)?;
+//! assert!(report.torn.is_none());
+//! let body = "hello".into();
+//! let record = NewRecord { term: 1, time_ns: 17, kind: Kind::Data, flags: 0, body, schemas: vec![] };
+//! let appended = log.append(Version(1), &[record], 17)?;
+//! assert_eq!(log.sync()?, appended.next);
+//!
+//! let mut reader = log.reader(Version(1));
+//! let record = reader.next()?.ok_or("a record")?;
+//! assert_eq!((record.version, &record.body[..]), (Version(1), &b"hello"[..]));
+//! assert!(reader.next()?.is_none(), "nothing more so far");
+//! # Ok(())
+//! # }
+//! ```
+
+mod batch;
+mod buffer;
+mod cursor;
+pub mod disk;
+mod error;
+mod format;
+mod index;
+mod log;
+mod open;
+mod options;
+mod reader;
+mod record;
+mod retention;
+mod rewind;
+mod salt;
+mod scan;
+mod segment;
+mod shared;
+mod version;
+mod writer;
+
+pub use batch::record_bytes;
+pub use disk::{Disk, DiskFile, StdDisk, read_file, write_file_atomic};
+pub use error::{Damage, Fault, Result, WalError};
+pub use format::record::Kind;
+pub use format::segment::LastRecord;
+pub use format::{BODY_BYTES_MAX, FORMAT_VERSION};
+pub use log::{AppendOutcome, RetainOutcome, Size, Wal};
+pub use open::{Ignored, IgnoredFile, OpenReport, TornTail};
+pub use options::Options;
+pub use reader::{Reader, WalReader};
+pub use record::{NewRecord, Record, SchemaBlock, SchemaKey};
+pub use retention::Retention;
+pub use version::Version;

@@ -1,0 +1,284 @@
+//! The log: what its owner calls.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::batch::{self, Batch};
+use crate::disk::Disk;
+use crate::error::{Result, WalError};
+use crate::format::BODY_BYTES_MAX;
+use crate::open::{self, OpenReport};
+use crate::reader::{Reader, WalReader};
+use crate::record::NewRecord;
+use crate::retention::{self, Candidate, Retention};
+use crate::salt::Salts;
+use crate::shared::Shared;
+use crate::writer::{Writer, sync_or_poison};
+use crate::{LastRecord, Options, Version};
+
+/// A write-ahead log in one directory.
+///
+/// All methods take `&self`: appends and whatever else changes the log follow one another under a lock of the writer.
+/// [`sync`](Self::sync) does not hold that lock while the disk works, so that appends go on and one fsync serves all
+/// that were written before it. Readers take neither lock.
+pub struct Wal {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) writer: Mutex<Writer>,
+    /// Held through an fsync, and by what moves the end of the log backwards. Taken before `writer`.
+    pub(crate) syncing: Mutex<()>,
+}
+
+/// What an append did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AppendOutcome {
+    /// Version of the first record of the batch.
+    pub first: Version,
+    /// Version after its last.
+    pub next: Version,
+    /// Every version below this one is durable. The batch itself is not before a [`Wal::sync`].
+    pub durable_next: Version,
+}
+
+/// What retention did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetainOutcome {
+    /// Segments deleted.
+    pub segments: usize,
+    /// Bytes deleted.
+    pub bytes: u64,
+    /// The first version that is left.
+    pub first: Version,
+}
+
+impl Wal {
+    /// Opens the log in `dir`, creating the directory if need be. Checks every segment's header, scans the last segment,
+    /// cuts a torn tail (and says so), and makes durable what it found. The caller sees to it that no other process
+    /// writes here.
+    ///
+    /// # Errors
+    /// I/O errors; damage, that is anything that a crash cannot explain; a newer format.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        options: Options,
+        now_ns: i64,
+    ) -> Result<(Self, OpenReport)> {
+        let found = open::open(&disk, dir, &options)?;
+        let salts = Salts::new(options.salt_seed ^ now_ns.cast_unsigned());
+        let writer =
+            Writer { tail: found.tail, last: found.last, doomed: Vec::new(), salts, batch: Batch::default() };
+        let shared = Shared::new(disk, dir.to_path_buf(), options, found.segments, found.next);
+        let wal = Self { shared: Arc::new(shared), writer: Mutex::new(writer), syncing: Mutex::new(()) };
+        Ok((wal, found.report))
+    }
+
+    /// Appends records at `first`, which must be the next version; in a log that never had a record the caller chooses.
+    /// The batch lies in one segment and goes out in one write. It is then visible to readers, and durable after the
+    /// next [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// [`WalError::Gap`], [`WalError::TimeFalls`], [`WalError::TooLarge`] refuse the batch before anything is written.
+    /// After an I/O error none of it is visible, and the next append starts another segment; should the process end
+    /// before that, records of the batch may yet be found at the next opening. [`WalError::Poisoned`] after a failed
+    /// sync.
+    pub fn append(&self, first: Version, records: &[NewRecord], now_ns: i64) -> Result<AppendOutcome> {
+        let mut writer = self.writer.lock();
+        self.shared.check_writable()?;
+        let durable_next = self.shared.durable_next();
+        if records.is_empty() {
+            return Ok(AppendOutcome { first, next: first, durable_next });
+        }
+        self.check(&writer, first, records)?;
+        if writer.tail.is_none() {
+            self.shared.publish_next(first);
+            self.shared.publish_durable(first);
+        }
+        if writer.must_roll(&self.shared, batch::bytes_max(records), now_ns) {
+            writer.start_segment(&self.shared, now_ns)?;
+        }
+        let next = writer.write(&self.shared, records)?;
+        Ok(AppendOutcome { first, next, durable_next: self.shared.durable_next() })
+    }
+
+    fn check(&self, writer: &Writer, first: Version, records: &[NewRecord]) -> Result<()> {
+        let expected = self.shared.next();
+        let ends = first.checked_add(records.len() as u64).is_some_and(|next| next.0 < u64::MAX);
+        if !ends || (writer.tail.is_some() && first != expected) {
+            return Err(WalError::Gap { expected, got: first });
+        }
+        let mut previous_ns = writer.last.map_or(i64::MIN, |last| last.time_ns);
+        let mut version = first;
+        for record in records {
+            let time_ns = record.time_ns;
+            if time_ns < previous_ns {
+                return Err(WalError::TimeFalls { version, time_ns, previous_ns });
+            }
+            let schemas = record.schemas.iter().map(|schema| schema.bytes.len());
+            let bytes = schemas.chain([record.body.len()]).max().unwrap_or(0);
+            if bytes > BODY_BYTES_MAX {
+                return Err(WalError::TooLarge { version, bytes, bytes_max: BODY_BYTES_MAX });
+            }
+            previous_ns = time_ns;
+            version = version.next();
+        }
+        Ok(())
+    }
+
+    /// Makes all that was appended before the call durable and answers the version up to which (not included) the log is
+    /// durable now. Calls that wait for one another share one fsync; with nothing new there is none.
+    ///
+    /// # Errors
+    /// A failed fsync makes the log read-only, see [`heal`](Self::heal).
+    pub fn sync(&self) -> Result<Version> {
+        let wanted = self.shared.next();
+        let _syncing = self.syncing.lock();
+        self.shared.check_writable()?;
+        if self.shared.durable_next() >= wanted {
+            return Ok(self.shared.durable_next());
+        }
+        // Take what is there now, not only what was there when the call began: more waiters are served.
+        let (next, file, segment) = {
+            let writer = self.writer.lock();
+            let Some(tail) = &writer.tail else { return Ok(self.shared.durable_next()) };
+            (self.shared.next(), Arc::clone(&tail.file), Arc::clone(&tail.segment))
+        };
+        sync_or_poison(&self.shared, &*file, &segment)?;
+        // A roll may have got further meanwhile; nothing moves back while `syncing` is held.
+        self.shared.raise_durable(next);
+        Ok(self.shared.durable_next())
+    }
+
+    /// Takes disk space for `bytes` of records ([`record_bytes`](crate::record_bytes) each) to come, so that a full disk
+    /// shows before a proposal instead of in the middle of it. Count everything that is proposed and not yet appended.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append); [`WalError::is_out_of_space`] is the one to expect.
+    pub fn reserve(&self, bytes: u64, now_ns: i64) -> Result<()> {
+        let mut writer = self.writer.lock();
+        self.shared.check_writable()?;
+        if writer.tail.is_none() {
+            return Ok(()); // the first append chooses the version and with it the name
+        }
+        if writer.must_roll(&self.shared, bytes, now_ns) {
+            writer.start_segment(&self.shared, now_ns)?;
+        }
+        writer.reserve(bytes)
+    }
+
+    /// Closes the segment if it holds anything; the next one starts at the next version.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync) and [`append`](Self::append).
+    pub fn roll(&self, now_ns: i64) -> Result<()> {
+        let mut writer = self.writer.lock();
+        self.shared.check_writable()?;
+        if writer.tail.as_ref().is_some_and(|tail| !tail.is_empty()) {
+            writer.start_segment(&self.shared, now_ns)?;
+        }
+        Ok(())
+    }
+
+    /// Closes the segment if it is older than the roll period. For a timer; appends look for themselves.
+    ///
+    /// # Errors
+    /// As [`roll`](Self::roll).
+    pub fn roll_if_due(&self, now_ns: i64) -> Result<()> {
+        let due = self.writer.lock().is_due(&self.shared, now_ns);
+        if due { self.roll(now_ns) } else { Ok(()) }
+    }
+
+    /// Deletes closed segments past their retention that lie wholly below `below`, oldest first.
+    ///
+    /// # Errors
+    /// I/O errors. What could not be deleted is out of the log all the same, and tried again the next time; until then
+    /// another opening would find it.
+    pub fn retain(&self, now_ns: i64, below: Version, retention: Retention) -> Result<RetainOutcome> {
+        let mut writer = self.writer.lock();
+        writer.delete_doomed(&self.shared)?;
+        let segments = self.shared.segments();
+        let total = segments.iter().map(|segment| segment.end()).sum();
+        let pairs = segments.iter().zip(segments.iter().skip(1));
+        let closed = pairs.take_while(|(_, next)| next.first() <= below);
+        let candidates: Vec<_> = closed
+            .map(|(segment, next)| Candidate { bytes: segment.end(), closed_ns: next.header.created_ns })
+            .collect();
+        let count = retention::count_expired(&candidates, total, now_ns, retention);
+        // Readers first: they find a version with its file, or learn that it is gone.
+        self.shared.publish_segments(|all| writer.doomed.extend(all.drain(..count)));
+        let bytes = candidates.iter().take(count).map(|candidate| candidate.bytes).sum();
+        writer.delete_doomed(&self.shared)?;
+        Ok(RetainOutcome { segments: count, bytes, first: self.shared.first() })
+    }
+
+    /// A reader that starts at `from`.
+    #[must_use]
+    pub fn reader(&self, from: Version) -> Reader {
+        self.handle().reader(from)
+    }
+
+    /// A handle that makes readers and tells positions, for other threads.
+    #[must_use]
+    pub fn handle(&self) -> WalReader {
+        WalReader::new(Arc::clone(&self.shared))
+    }
+
+    /// See [`WalReader::first_version`].
+    #[must_use]
+    pub fn first_version(&self) -> Version {
+        self.shared.first()
+    }
+
+    /// See [`WalReader::next_version`].
+    #[must_use]
+    pub fn next_version(&self) -> Version {
+        self.shared.next()
+    }
+
+    /// See [`WalReader::durable_next`].
+    #[must_use]
+    pub fn durable_next(&self) -> Version {
+        self.shared.durable_next()
+    }
+
+    /// The last record that was appended, also when retention has deleted it since; none in a log that never had one.
+    #[must_use]
+    pub fn last(&self) -> Option<LastRecord> {
+        self.writer.lock().last
+    }
+
+    /// Whether a failed sync has made the log read-only.
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        self.shared.is_poisoned()
+    }
+
+    /// How many segments there are, and their bytes.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        let segments = self.shared.segments();
+        Size { segments: segments.len(), bytes: segments.iter().map(|segment| segment.end()).sum() }
+    }
+}
+
+/// Size of a log on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    /// Segment files.
+    pub segments: usize,
+    /// Bytes up to their logical ends.
+    pub bytes: u64,
+}
+
+impl fmt::Debug for Wal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wal")
+            .field("dir", &self.shared.dir)
+            .field("first", &self.first_version())
+            .field("next", &self.next_version())
+            .field("durable_next", &self.durable_next())
+            .finish_non_exhaustive()
+    }
+}

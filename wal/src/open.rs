@@ -1,0 +1,287 @@
+//! Opening: finds the segments, checks that they fit together, recovers the end of the last one.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::disk::{Access, DirEntry, Disk, DiskFile};
+use crate::error::{Damage, Fault, Result, WalError};
+use crate::format::index;
+use crate::format::record::{self, RecordHeader};
+use crate::format::segment::{PrevSegment, SegmentHeader, file_name, parse_file_name};
+use crate::scan::{is_blank, judge, scan};
+use crate::segment::{Segment, read_header};
+use crate::writer::Tail;
+use crate::{LastRecord, Options, Version};
+
+/// What opening found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OpenReport {
+    /// The first version that can be read.
+    pub first: Version,
+    /// The version that the next append gets.
+    pub next: Version,
+    /// Segment files.
+    pub segments: usize,
+    /// Bytes of the last segment that were verified.
+    pub scanned_bytes: u64,
+    /// The torn tail that was cut, if there was one.
+    pub torn: Option<TornTail>,
+    /// Files that hold nothing of the log, and what was done about them.
+    pub ignored: Vec<IgnoredFile>,
+}
+
+/// Bytes at the end of the last segment that a crash left unfinished. They were never durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TornTail {
+    /// The segment.
+    pub file: PathBuf,
+    /// Where the log ends now.
+    pub offset: u64,
+    /// The version that would have followed, and that the next append gets.
+    pub version: Version,
+    /// Bytes given up.
+    pub bytes: u64,
+    /// Whole blocks among them, behind one that was lost.
+    pub blocks: u64,
+}
+
+/// A file that opening passed over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IgnoredFile {
+    /// The file.
+    pub file: PathBuf,
+    /// Why, and what was done.
+    pub why: Ignored,
+}
+
+/// Why a file was passed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ignored {
+    /// A last segment without content, or of zeros only: a crash came between creating and writing it. Removed.
+    BlankSegment,
+    /// A segment that was being made. Removed.
+    Unfinished,
+    /// An empty index. Built again when needed.
+    EmptyIndex,
+    /// An index without its segment. Removed.
+    StrayIndex,
+    /// A segment from before a reset of the log. Removed.
+    Superseded,
+}
+
+pub(crate) struct Opened {
+    pub(crate) segments: Vec<Arc<Segment>>,
+    pub(crate) tail: Option<Tail>,
+    pub(crate) last: Option<LastRecord>,
+    pub(crate) next: Version,
+    pub(crate) report: OpenReport,
+}
+
+pub(crate) fn open(disk: &Arc<dyn Disk>, dir: &Path, options: &Options) -> Result<Opened> {
+    disk.create_dir_all(dir).map_err(WalError::io("create directory", dir))?;
+    let mut report = OpenReport::default();
+    let listed = list(&**disk, dir)?;
+    let mut files = segment_files(&listed);
+    let blank_next = drop_blank(&**disk, dir, &mut files, &mut report)?;
+    let mut headers = read_headers(&**disk, dir, &files)?;
+    drop_superseded(&**disk, dir, &mut headers, &mut report)?;
+    for pair in headers.windows(2) {
+        if let [(header, _), (next, _)] = pair {
+            check_link(&**disk, dir, header, next)?;
+        }
+    }
+    tidy(&**disk, dir, &listed, &headers, &mut report)?;
+    // Names that were made just before the last end of the process may not be durable yet.
+    disk.sync_dir(dir).map_err(WalError::io("sync directory", dir))?;
+
+    let mut segments = Vec::with_capacity(headers.len());
+    for (at, (header, _)) in headers.iter().enumerate() {
+        let end = headers.get(at + 1).and_then(|(next, _)| next.prev).map_or(0, |prev| prev.end);
+        segments.push(Arc::new(Segment::new(Arc::clone(disk), dir, *header, end, options)));
+    }
+    let opened = match segments.last() {
+        Some(last) => {
+            let (tail, last, next) = recover(disk, last, options, &mut report)?;
+            Opened { tail: Some(tail), last, next, segments, report }
+        }
+        None => {
+            let next = blank_next.unwrap_or_default();
+            Opened { tail: None, last: None, next, segments, report }
+        }
+    };
+    Ok(finish(opened))
+}
+
+fn finish(mut opened: Opened) -> Opened {
+    opened.report.segments = opened.segments.len();
+    opened.report.first = opened.segments.first().map_or(opened.next, |segment| segment.first());
+    opened.report.next = opened.next;
+    opened
+}
+
+pub(crate) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<DirEntry>> {
+    disk.list(dir).map_err(WalError::io("list directory", dir))
+}
+
+/// First versions and sizes of the segment files, in order.
+pub(crate) fn segment_files(listed: &[DirEntry]) -> Vec<(Version, u64)> {
+    let files = listed.iter().filter(|entry| !entry.is_dir);
+    files.filter_map(|entry| Some((parse_file_name(&entry.name)?, entry.len))).collect()
+}
+
+/// Passes over files at the end that have no content. A name of theirs tells where a log went on that has nothing else.
+fn drop_blank(
+    disk: &dyn Disk,
+    dir: &Path,
+    files: &mut Vec<(Version, u64)>,
+    report: &mut OpenReport,
+) -> Result<Option<Version>> {
+    let mut lowest = None;
+    while let Some((first, _)) = files.last().copied() {
+        let path = dir.join(file_name(first));
+        let file = disk.open(&path, Access::Read).map_err(WalError::io("open segment", &path))?;
+        if !is_blank(&*file).map_err(WalError::io("read segment", &path))? {
+            break;
+        }
+        disk.remove(&path).map_err(WalError::io("remove blank segment", &path))?;
+        report.ignored.push(IgnoredFile { file: path, why: Ignored::BlankSegment });
+        lowest = Some(first);
+        files.pop();
+    }
+    Ok(lowest)
+}
+
+type Headers = Vec<(SegmentHeader, u64)>;
+
+fn read_headers(disk: &dyn Disk, dir: &Path, files: &[(Version, u64)]) -> Result<Headers> {
+    let read = |&(first, len): &(Version, u64)| {
+        let path = dir.join(file_name(first));
+        let file = disk.open(&path, Access::Read).map_err(WalError::io("open segment", &path))?;
+        Ok((read_header(&*file, &path, first)?, len))
+    };
+    files.iter().map(read).collect()
+}
+
+/// A reset starts a segment that continues nothing, and then removes what was before. Does the rest of that.
+fn drop_superseded(
+    disk: &dyn Disk,
+    dir: &Path,
+    headers: &mut Headers,
+    report: &mut OpenReport,
+) -> Result<()> {
+    let Some(start) = headers.iter().rposition(|(header, _)| header.prev.is_none()) else { return Ok(()) };
+    for (header, _) in headers.drain(..start) {
+        let path = dir.join(file_name(header.first));
+        disk.remove(&path).map_err(WalError::io("remove segment", &path))?;
+        report.ignored.push(IgnoredFile { file: path, why: Ignored::Superseded });
+    }
+    Ok(())
+}
+
+/// Checks that `next` was started where `header`'s segment ends, and that the end is there.
+pub(crate) fn check_link(
+    disk: &dyn Disk,
+    dir: &Path,
+    header: &SegmentHeader,
+    next: &SegmentHeader,
+) -> Result<()> {
+    let damage =
+        |file: PathBuf, offset, version, what| WalError::from(Damage { file, offset, version, what });
+    let Some(prev) = next.prev.filter(|prev| prev.first == header.first) else {
+        return Err(damage(dir.join(file_name(next.first)), 0, next.first, Fault::SegmentLink));
+    };
+    let path = dir.join(file_name(header.first));
+    let last = next.first.prev().unwrap_or_default();
+    match last_block_fault(disk, &path, header, prev)? {
+        None => Ok(()),
+        Some(fault) => Err(damage(path, prev.last_offset, last, fault)),
+    }
+}
+
+fn last_block_fault(
+    disk: &dyn Disk,
+    path: &Path,
+    header: &SegmentHeader,
+    prev: PrevSegment,
+) -> Result<Option<Fault>> {
+    let read = WalError::io("read segment", path);
+    let file = disk.open(path, Access::Read).map_err(WalError::io("open segment", path))?;
+    if file.len().map_err(WalError::io("read segment", path))? < prev.end {
+        return Ok(Some(Fault::Truncated));
+    }
+    let mut bytes = [0; record::HEADER_BYTES];
+    file.read_at(&mut bytes, prev.last_offset).map_err(read)?;
+    Ok(match RecordHeader::decode(&bytes, header.seed()) {
+        Ok(last) if last.crc == prev.last_crc => None,
+        Ok(_) => Some(Fault::Chain),
+        Err(_) => Some(Fault::HeaderCrc),
+    })
+}
+
+/// Removes what a crash left half made, and indexes without a segment.
+fn tidy(
+    disk: &dyn Disk,
+    dir: &Path,
+    listed: &[DirEntry],
+    headers: &Headers,
+    report: &mut OpenReport,
+) -> Result<()> {
+    let firsts: BTreeSet<_> = headers.iter().map(|(header, _)| header.first).collect();
+    for entry in listed.iter().filter(|entry| !entry.is_dir) {
+        let file = dir.join(&entry.name);
+        let unfinished = entry.name.strip_suffix(".tmp").and_then(parse_file_name).is_some();
+        let why = match index::parse_file_name(&entry.name) {
+            Some(first) if !firsts.contains(&first) => Ignored::StrayIndex,
+            Some(_) if entry.len == 0 => Ignored::EmptyIndex,
+            _ if unfinished => Ignored::Unfinished,
+            _ => continue,
+        };
+        if why != Ignored::EmptyIndex {
+            disk.remove(&file).map_err(WalError::io("remove leftover", &file))?;
+        }
+        report.ignored.push(IgnoredFile { file, why });
+    }
+    Ok(())
+}
+
+/// Scans the last segment, cuts a torn tail by moving the logical end, and makes durable what is left.
+fn recover(
+    disk: &Arc<dyn Disk>,
+    segment: &Arc<Segment>,
+    options: &Options,
+    report: &mut OpenReport,
+) -> Result<(Tail, Option<LastRecord>, Version)> {
+    let path = segment.path();
+    let file: Arc<dyn DiskFile> =
+        disk.open(path, Access::Write).map_err(WalError::io("open segment", path))?;
+    segment.share_file(&file);
+    let file_len = file.len().map_err(WalError::io("read segment", path))?;
+    let found = scan(segment, options.index_bytes, file_len)?;
+    if let Some(fault) = found.stopped {
+        let beyond = judge(segment, &found, fault, file_len)?;
+        let (offset, version) = (found.end.offset, found.next);
+        let torn = TornTail {
+            file: path.to_path_buf(),
+            offset,
+            version,
+            bytes: file_len - offset,
+            blocks: beyond.blocks,
+        };
+        tracing::warn!(file = %path.display(), offset, %version, bytes = torn.bytes, %fault, "torn tail cut");
+        report.torn = Some(torn);
+    }
+    // What was read may so far be in the page cache only, and from here on it counts as written.
+    file.sync().map_err(WalError::io("sync", path))?;
+    segment.publish_end(found.end.offset);
+    segment.set_index(found.index);
+    report.scanned_bytes = found.end.offset;
+    // Behind a torn tail nothing is written: what is there must not be mistaken for something newer.
+    let open = found.end.offset == file_len;
+    Ok((
+        Tail { segment: Arc::clone(segment), file, end: found.end, open, reserved: 0 },
+        found.last,
+        found.next,
+    ))
+}
