@@ -55,6 +55,8 @@ mod salt;
 mod scan;
 mod segment;
 mod shared;
+pub mod sim;
+mod verify;
 mod version;
 mod writer;
 
@@ -70,4 +72,5 @@ pub use options::Options;
 pub use reader::{Reader, WalReader};
 pub use record::{NewRecord, Record, SchemaBlock, SchemaKey};
 pub use retention::Retention;
+pub use verify::{Dump, Dumped, SegmentReport, SegmentState, dump, verify};
 pub use version::Version;

@@ -27,6 +27,8 @@ pub(crate) struct Segment {
     pub(crate) seed: u32,
     index_bytes: u64,
     read_bytes: usize,
+    /// Cleared when looking from outside: then nothing is written, not even a missing index.
+    keeps_index: bool,
     /// Byte after the last block that readers may see. Grows with appends; a cut lowers it.
     end: AtomicU64,
     /// None until it is needed: an idle segment costs no memory for it.
@@ -51,10 +53,17 @@ impl Segment {
             seed: header.seed(),
             index_bytes: options.index_bytes,
             read_bytes: options.read_bytes,
+            keeps_index: true,
             end: AtomicU64::new(end),
             index: RwLock::new(None),
             file: Mutex::new(None),
         }
+    }
+
+    /// The same, never writing anything.
+    pub(crate) fn read_only(mut self) -> Self {
+        self.keeps_index = false;
+        self
     }
 
     pub(crate) fn first(&self) -> Version {
@@ -212,6 +221,9 @@ impl Segment {
 
     /// Writes without syncing: a crash leaves an index that fails its checksum, and that is built again.
     fn store_index(&self, index: &Index) {
+        if !self.keeps_index {
+            return;
+        }
         let path = self.index_path();
         let content = index.to_file(self.header.salt, self.end()).encode();
         let written = self
