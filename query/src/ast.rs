@@ -151,7 +151,9 @@ pub enum Statement {
         /// Name.
         name: String,
     },
-    /// ALTER ALL DNODES 'name' 'value'
+    /// RESET QUERY CACHE: succeeds and does nothing.
+    ResetQueryCache,
+    /// ALTER ALL DNODES 'name' 'value'; the value is empty where none was given.
     AlterConfig {
         /// Setting.
         name: String,
@@ -223,7 +225,8 @@ pub struct CreateChild {
 /// A tag value as written. What it means depends on the tag's type (see [`crate::literal`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TagLiteral {
-    /// Source text: without quotes and escapes where `quoted`, else the bare tokens (`-5`, `now + 1d`, `true`).
+    /// Source text: without quotes and escapes where `quoted`, else the bare tokens (`-5`, `now + 1d`, `true`, and
+    /// with its quotes `'2024-01-01' + 1d`).
     pub text: String,
     /// Whether it stood in quotes.
     pub quoted: bool,
@@ -563,7 +566,7 @@ pub enum Expr {
         /// Whether it stood in backticks (then it is no pseudo column).
         quoted: bool,
     },
-    /// A literal.
+    /// A literal: [`Value::Int`] ([`Value::UInt`] from 2^63), Double, Text, Bool or Null.
     Literal(Value),
     /// A duration as a value: BIGINT ticks.
     Duration(DurationLiteral),
@@ -627,7 +630,9 @@ pub enum Expr {
         /// Regular expression.
         pattern: Box<Expr>,
     },
-    /// f(args); `count(*)` has one [`Expr::Star`].
+    /// f(args); `count(*)` has one [`Expr::Star`]. `TRIM([side] r FROM s)` has the arguments side (`leading`,
+    /// `trailing`, `both`), r, s; `TRIM(s)` has one. `POSITION(x IN s)` has x, s; `SUBSTR(s FROM p FOR n)` has s, p, n.
+    /// `NOW` and `TODAY` without parentheses are calls too.
     Function {
         /// Lower case.
         name: String,

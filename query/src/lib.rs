@@ -1,0 +1,9 @@
+//! The SQL dialect: text to statements, statements to DataFusion plans, and the operators that DataFusion lacks (time
+//! windows, fill, selection functions). Also the compiled filters of topics.
+//!
+//! Not for: knowing where rows lie (that is a [`source::Shard`]'s business), executing DDL, or any wire format.
+
+pub mod ast;
+pub mod lexer;
+pub mod parser;
+pub mod source;

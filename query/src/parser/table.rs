@@ -1,0 +1,401 @@
+//! CREATE, ALTER and DROP of tables and super tables.
+
+use model::{Code, Compression, DataType, Encoding, Error, Level, Result};
+
+use super::types::{TypePlace, WrittenType};
+use super::{NameKind, Parser, is_system_database};
+use crate::ast::{
+    AlterTable, ColumnSpec, CreateChild, DropTable, ObjectName, Statement, TableOptions, TagLiteral,
+};
+use crate::lexer::{Token, TokenKind, unquote_text};
+
+const COLUMNS_MAX: usize = 4_096;
+const TAGS_MAX: usize = 128;
+const ROW_BYTES_MAX: u32 = 65_531;
+const TAG_BYTES_MAX: u32 = 16_384;
+const COMMENT_BYTES_MAX: usize = 1_024;
+
+/// A column as written, before the checks on the table as a whole.
+struct Written {
+    token: Token,
+    name: String,
+    data_type: WrittenType,
+    encoding: Option<Encoding>,
+    compression: Option<Compression>,
+    level: Option<Level>,
+}
+
+impl Written {
+    fn known(&self) -> Option<DataType> {
+        match self.data_type {
+            WrittenType::Known(data_type) => Some(data_type),
+            WrittenType::Json => None,
+        }
+    }
+}
+
+impl Parser<'_> {
+    pub(super) fn create_stable(&mut self) -> Result<Statement> {
+        let if_not_exists = self.if_not_exists()?;
+        let name = self.new_table_name()?;
+        let columns = self.column_list()?;
+        self.expect_word("TAGS")?;
+        self.stable_tail(if_not_exists, name, columns)
+    }
+
+    /// A normal table, a super table (TAGS behind the columns), or children (USING).
+    pub(super) fn create_table(&mut self) -> Result<Statement> {
+        let start = self.next;
+        let if_not_exists = self.if_not_exists()?;
+        if self.at_word("USING") {
+            return Err(self.unsupported("CREATE TABLE USING .. FILE"));
+        }
+        let name = self.new_table_name()?;
+        if self.at_word("USING") {
+            self.next = start;
+            return self.create_children();
+        }
+        let columns = self.column_list()?;
+        if self.take_word("TAGS") {
+            return self.stable_tail(if_not_exists, name, columns);
+        }
+        let columns = self.check_columns(columns, None)?.0;
+        let options = self.table_options(false)?;
+        Ok(Statement::CreateTable { if_not_exists, name, columns, options })
+    }
+
+    fn stable_tail(
+        &mut self,
+        if_not_exists: bool,
+        name: ObjectName,
+        columns: Vec<Written>,
+    ) -> Result<Statement> {
+        self.expect(TokenKind::LeftParen)?;
+        let tags = self.comma_separated(|p| p.column(TypePlace::Tag))?;
+        self.expect(TokenKind::RightParen)?;
+        let (columns, tags) = self.check_columns(columns, Some(tags))?;
+        let options = self.table_options(true)?;
+        Ok(Statement::CreateStable { if_not_exists, name, columns, tags, options })
+    }
+
+    fn new_table_name(&mut self) -> Result<ObjectName> {
+        let name = self.object_name(NameKind::Table)?;
+        match &name.database {
+            Some(database) if is_system_database(database) => Err(Error::text(
+                Code::InvalidOperation,
+                format!("Cannot create table of system database: `{database}`.`{}`", name.name),
+            )),
+            _ => Ok(name),
+        }
+    }
+
+    fn column_list(&mut self) -> Result<Vec<Written>> {
+        self.expect(TokenKind::LeftParen)?;
+        let columns = self.comma_separated(|p| p.column(TypePlace::Column))?;
+        self.expect(TokenKind::RightParen)?;
+        Ok(columns)
+    }
+
+    fn column(&mut self, place: TypePlace) -> Result<Written> {
+        let token = self.peek();
+        let name = self.name(NameKind::Column)?;
+        let data_type = self.written_type(place)?;
+        let mut written = Written { token, name, data_type, encoding: None, compression: None, level: None };
+        if place == TypePlace::Column {
+            if self.at_words(&["PRIMARY", "KEY"]) || self.at_words(&["COMPOSITE", "KEY"]) {
+                return Err(self.unsupported("composite key"));
+            }
+            self.storage_options(&mut written)?;
+        }
+        Ok(written)
+    }
+
+    /// ENCODE, COMPRESS, LEVEL.
+    fn storage_options(&mut self, column: &mut Written) -> Result<()> {
+        loop {
+            if self.take_word("ENCODE") {
+                let text = self.string()?;
+                let bad = || Error::text(Code::InvalidEncoding, format!("Invalid encode param: {text}"));
+                column.encoding = Some(Encoding::parse(&text).ok_or_else(bad)?);
+            } else if self.take_word("COMPRESS") {
+                let text = self.string()?;
+                let bad = || Error::text(Code::InvalidCompression, format!("Invalid compress param: {text}"));
+                column.compression = Some(Compression::parse(&text).ok_or_else(bad)?);
+            } else if self.take_word("LEVEL") {
+                let text = self.string()?;
+                let word = match text.to_ascii_lowercase().as_str() {
+                    "h" => "high",
+                    "m" => "medium",
+                    "l" => "low",
+                    _ => &text,
+                };
+                let bad =
+                    || Error::text(Code::InvalidCompression, format!("Invalid compress level param: {text}"));
+                column.level = Some(Level::parse(word).ok_or_else(bad)?);
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The rules on a definition as a whole that need no catalogue.
+    fn check_columns(
+        &self,
+        columns: Vec<Written>,
+        tags: Option<Vec<Written>>,
+    ) -> Result<(Vec<ColumnSpec>, Vec<ColumnSpec>)> {
+        if columns.first().and_then(Written::known) != Some(DataType::Timestamp) {
+            return Err(Error::of(Code::FirstColumn));
+        }
+        if columns.iter().any(|c| c.data_type == WrittenType::Json) {
+            return Err(Error::of(Code::OnlyTagJson));
+        }
+        if columns.len() < 2 {
+            return Err(Error::of(Code::ColumnCount).hint("a table has at least two columns"));
+        }
+        if columns.len() > COLUMNS_MAX {
+            return Err(Error::of(Code::TooManyColumns));
+        }
+        if let Some(tags) = &tags {
+            if tags.len() > TAGS_MAX {
+                return Err(Error::of(Code::TagCount));
+            }
+            if let Some(json) = tags.iter().find(|t| t.data_type == WrittenType::Json) {
+                return Err(if tags.len() > 1 {
+                    Error::of(Code::JsonTagOnly)
+                } else {
+                    self.unsupported_at("type JSON", json.token)
+                });
+            }
+        }
+        let mut names: Vec<&str> =
+            columns.iter().chain(tags.iter().flatten()).map(|c| c.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair.first() == pair.last()) {
+            let name = twice.first().copied().unwrap_or_default();
+            return Err(Error::of(Code::DuplicateColumn).hint(format!("{name} is named twice")));
+        }
+        let bytes = |list: &[Written]| {
+            list.iter().filter_map(Written::known).map(DataType::row_bytes).fold(0_u32, u32::saturating_add)
+        };
+        if bytes(&columns) > ROW_BYTES_MAX {
+            return Err(Error::text(
+                Code::RowTooLong,
+                format!("Row length exceeds max length {ROW_BYTES_MAX}"),
+            ));
+        }
+        if tags.as_deref().map_or(0, bytes) > TAG_BYTES_MAX {
+            return Err(Error::text(
+                Code::TagsTooLong,
+                format!("Tags length exceeds max length {TAG_BYTES_MAX}"),
+            ));
+        }
+        let specs = |list: Vec<Written>| -> Vec<ColumnSpec> { list.into_iter().filter_map(spec).collect() };
+        Ok((specs(columns), tags.map(specs).unwrap_or_default()))
+    }
+
+    fn table_options(&mut self, stable: bool) -> Result<TableOptions> {
+        let mut options = TableOptions::default();
+        loop {
+            if self.take_word("COMMENT") {
+                options.comment = Some(self.comment()?);
+            } else if self.take_word("TTL") {
+                options.ttl_days = Some(self.ttl(stable)?);
+            } else if self.take_word("SMA") {
+                self.expect(TokenKind::LeftParen)?;
+                self.comma_separated(|p| p.name(NameKind::Column))?;
+                self.expect(TokenKind::RightParen)?;
+            } else if self.take_word("ROLLUP") {
+                self.expect(TokenKind::LeftParen)?;
+                self.expect(TokenKind::Word)?;
+                self.expect(TokenKind::RightParen)?;
+            } else if ["MAX_DELAY", "WATERMARK", "DELETE_MARK"].into_iter().any(|w| self.take_word(w)) {
+                self.comma_separated(|p| p.expect(TokenKind::Duration))?;
+            } else if stable && self.at_word("KEEP") {
+                return Err(self.unsupported("KEEP of a super table"));
+            } else if self.at_word("VIRTUAL") {
+                let token = self.bump();
+                if self.integer()? != 0 {
+                    return Err(self.unsupported_at("VIRTUAL tables", token));
+                }
+            } else {
+                return Ok(options);
+            }
+        }
+    }
+
+    fn comment(&mut self) -> Result<String> {
+        let comment = self.string()?;
+        if comment.len() > COMMENT_BYTES_MAX {
+            return Err(Error::of(Code::CommentTooLong));
+        }
+        Ok(comment)
+    }
+
+    fn ttl(&mut self, stable: bool) -> Result<u32> {
+        let days = self.integer()?;
+        if stable {
+            let text =
+                "Only supported for create non-super table in databases configured with the 'TTL' option";
+            return Err(Error::text(Code::InvalidTableOption, text));
+        }
+        u32::try_from(days).ok().filter(|&d| i32::try_from(d).is_ok()).ok_or_else(|| {
+            let text = format!("Invalid table option ttl: {days}, valid range: [0, {}]", i32::MAX);
+            Error::text(Code::InvalidTableOption, text)
+        })
+    }
+
+    fn create_children(&mut self) -> Result<Statement> {
+        let mut children = Vec::new();
+        loop {
+            let if_not_exists = self.if_not_exists()?;
+            let name = self.new_table_name()?;
+            self.expect_word("USING")?;
+            let stable = self.object_name(NameKind::Table)?;
+            let tag_names = if self.take(TokenKind::LeftParen) {
+                let names = self.comma_separated(|p| p.name(NameKind::Column))?;
+                self.expect(TokenKind::RightParen)?;
+                Some(names)
+            } else {
+                None
+            };
+            self.expect_word("TAGS")?;
+            self.expect(TokenKind::LeftParen)?;
+            let values = self.comma_separated(Self::tag_literal)?;
+            self.expect(TokenKind::RightParen)?;
+            let options = self.table_options(false)?;
+            children.push(CreateChild { if_not_exists, name, stable, tag_names, values, options });
+            if !self.at_name() && !self.at_word("IF") {
+                return Ok(Statement::CreateChildren(children));
+            }
+        }
+    }
+
+    /// A constant, optionally `± duration`.
+    fn tag_literal(&mut self) -> Result<TagLiteral> {
+        let start = self.peek();
+        let signed = self.take(TokenKind::Minus) || self.take(TokenKind::Plus);
+        let token = self.peek();
+        match token.kind {
+            TokenKind::Integer | TokenKind::Float | TokenKind::Radix => {}
+            TokenKind::Text if !signed => {}
+            TokenKind::Word if !signed => {
+                let word = self.text_of(token).to_ascii_lowercase();
+                if !matches!(word.as_str(), "null" | "true" | "false" | "now" | "today") {
+                    return Err(self.unexpected());
+                }
+            }
+            _ => return Err(self.unexpected()),
+        }
+        self.bump();
+        if token.kind == TokenKind::Word && self.take(TokenKind::LeftParen) {
+            self.expect(TokenKind::RightParen)?;
+        }
+        if self.take(TokenKind::Plus) || self.take(TokenKind::Minus) {
+            self.expect(TokenKind::Duration)?;
+        } else if token.kind == TokenKind::Text {
+            return Ok(TagLiteral { text: unquote_text(self.text_of(token)).into_owned(), quoted: true });
+        }
+        Ok(TagLiteral { text: self.source_from(start.start).to_owned(), quoted: false })
+    }
+
+    pub(super) fn drop_tables(&mut self) -> Result<Statement> {
+        let tables = self.comma_separated(|p| {
+            Ok(DropTable { if_exists: p.if_exists()?, name: p.object_name(NameKind::Table)? })
+        })?;
+        Ok(Statement::DropTables(tables))
+    }
+
+    pub(super) fn alter_table(&mut self, stable: bool) -> Result<Statement> {
+        let name = self.object_name(NameKind::Table)?;
+        let change = self.table_change(stable)?;
+        Ok(Statement::AlterTable { stable, name, change })
+    }
+
+    fn table_change(&mut self, stable: bool) -> Result<AlterTable> {
+        if self.take_words(&["ADD", "COLUMN"]) {
+            return self.added(TypePlace::Column).map(AlterTable::AddColumn);
+        }
+        if self.take_words(&["ADD", "TAG"]) {
+            return self.added(TypePlace::Tag).map(AlterTable::AddTag);
+        }
+        if self.take_words(&["DROP", "COLUMN"]) {
+            return self.name(NameKind::Column).map(AlterTable::DropColumn);
+        }
+        if self.take_words(&["DROP", "TAG"]) {
+            return self.name(NameKind::Column).map(AlterTable::DropTag);
+        }
+        if self.take_words(&["MODIFY", "COLUMN"]) {
+            let name = self.name(NameKind::Column)?;
+            if ["ENCODE", "COMPRESS", "LEVEL"].iter().any(|w| self.at_word(w)) {
+                return Err(self.unsupported("MODIFY COLUMN .. ENCODE, COMPRESS or LEVEL"));
+            }
+            return Ok(AlterTable::ModifyColumn { name, data_type: self.new_type(TypePlace::Column)? });
+        }
+        if self.take_words(&["MODIFY", "TAG"]) {
+            let name = self.name(NameKind::Column)?;
+            return Ok(AlterTable::ModifyTag { name, data_type: self.new_type(TypePlace::Tag)? });
+        }
+        if self.take_words(&["RENAME", "COLUMN"]) {
+            let (name, new_name) = (self.name(NameKind::Column)?, self.name(NameKind::Column)?);
+            if stable {
+                let text = "Rename column only available for normal table";
+                return Err(Error::text(Code::InvalidAlter, text));
+            }
+            return Ok(AlterTable::RenameColumn { name, new_name });
+        }
+        if self.take_words(&["RENAME", "TAG"]) {
+            let (name, new_name) = (self.name(NameKind::Column)?, self.name(NameKind::Column)?);
+            return Ok(AlterTable::RenameTag { name, new_name });
+        }
+        if !stable && self.take_words(&["SET", "TAG"]) {
+            let tags = self.comma_separated(|p| {
+                let name = p.name(NameKind::Column)?;
+                p.expect(TokenKind::Eq)?;
+                Ok((name, p.tag_literal()?))
+            })?;
+            return Ok(AlterTable::SetTags(tags));
+        }
+        if self.at_word("KEEP") {
+            return Err(self.unsupported("KEEP of a super table"));
+        }
+        if self.at_word("COMMENT") || self.at_word("TTL") {
+            return self.table_options(stable).map(AlterTable::Options);
+        }
+        Err(self.unexpected())
+    }
+
+    fn added(&mut self, place: TypePlace) -> Result<ColumnSpec> {
+        let written = self.column(place)?;
+        self.check_json(place, written.data_type, written.token)?;
+        spec(written).ok_or_else(|| self.unexpected())
+    }
+
+    fn new_type(&mut self, place: TypePlace) -> Result<DataType> {
+        let token = self.peek();
+        let written = self.written_type(place)?;
+        self.check_json(place, written, token)?;
+        match written {
+            WrittenType::Known(data_type) => Ok(data_type),
+            WrittenType::Json => Err(self.unsupported_at("type JSON", token)),
+        }
+    }
+
+    fn check_json(&self, place: TypePlace, written: WrittenType, token: Token) -> Result<()> {
+        match (written, place) {
+            (WrittenType::Known(_), _) => Ok(()),
+            (WrittenType::Json, TypePlace::Column) => Err(Error::of(Code::OnlyTagJson)),
+            (WrittenType::Json, _) => Err(self.unsupported_at("type JSON", token)),
+        }
+    }
+}
+
+fn spec(written: Written) -> Option<ColumnSpec> {
+    Some(ColumnSpec {
+        data_type: written.known()?,
+        name: written.name,
+        encoding: written.encoding,
+        compression: written.compression,
+        level: written.level,
+    })
+}
