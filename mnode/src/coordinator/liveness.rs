@@ -1,0 +1,64 @@
+//! Who was heard of, counted in ticks since (tmq.md 7.1).
+
+use std::collections::BTreeMap;
+
+use model::ConsumerId;
+
+use crate::state::MnodeState;
+use crate::state::settings::REBALANCE_INTERVAL_S;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    since_heartbeat: u32,
+    since_poll: u32,
+    poll_time_ns: Option<i64>,
+}
+
+/// The two counters of every consumer.
+#[derive(Debug, Default)]
+pub(super) struct Liveness(BTreeMap<ConsumerId, Counters>);
+
+impl Liveness {
+    pub(super) fn heard(&mut self, consumer: ConsumerId, polled: bool, now_ns: i64) {
+        let counters = self.0.entry(consumer).or_default();
+        counters.since_heartbeat = 0;
+        if polled {
+            counters.since_poll = 0;
+            counters.poll_time_ns = Some(now_ns);
+        }
+    }
+
+    pub(super) fn reset(&mut self, consumer: ConsumerId) {
+        let counters = self.0.entry(consumer).or_default();
+        counters.since_heartbeat = 0;
+        counters.since_poll = 0;
+    }
+
+    pub(super) fn poll_time_ns(&self, consumer: ConsumerId) -> Option<i64> {
+        self.0.get(&consumer)?.poll_time_ns
+    }
+
+    /// Counts one tick. Returns who is overdue, with the subscription that is.
+    ///
+    /// A consumer that a new leader has never heard of starts from nothing here, and so gets its whole timeout.
+    pub(super) fn tick(&mut self, state: &MnodeState) -> BTreeMap<ConsumerId, u64> {
+        self.0.retain(|id, _| state.consumer_or_expired(*id).is_some());
+        let interval_ms = state.setting(REBALANCE_INTERVAL_S).saturating_mul(1_000);
+        let overdue = |ticks: u32, timeout_ms: u32| {
+            i64::from(ticks).saturating_mul(interval_ms) >= i64::from(timeout_ms)
+        };
+        let mut expired = BTreeMap::new();
+        for consumer in state.consumers().filter(|c| !c.expired && !c.is_clear()) {
+            let counters = self.0.entry(consumer.id).or_default();
+            counters.since_heartbeat = counters.since_heartbeat.saturating_add(1);
+            counters.since_poll = counters.since_poll.saturating_add(1);
+            let p = &consumer.parameters;
+            if overdue(counters.since_heartbeat, p.session_timeout_ms)
+                || overdue(counters.since_poll, p.max_poll_interval_ms)
+            {
+                expired.insert(consumer.id, consumer.subscription);
+            }
+        }
+        expired
+    }
+}

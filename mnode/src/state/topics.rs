@@ -1,0 +1,189 @@
+//! CREATE, RELOAD and DROP TOPIC, DROP CONSUMER GROUP.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use model::{Code, ConsumerId, Error, Result, TopicId};
+
+use super::settings::TOPICS_MAX;
+use super::{Event, GroupKey, IntentKind, MnodeState};
+use crate::shards::{TopicDdl, TopicInfo};
+use crate::spec::{Access, DropGroupSpec, DropTopicSpec, ReloadSpec, TopicKind, TopicMeta, TopicSpec};
+
+pub(super) const NAME_BYTES_MAX: usize = 192;
+
+impl MnodeState {
+    /// In the order of tmq.md 1.6.
+    pub(super) fn check_create_topic(&self, by: &str, spec: &TopicSpec) -> Result<()> {
+        if spec.name.is_empty() || spec.name.len() > NAME_BYTES_MAX {
+            return Err(Error::with(Code::InvalidIdentifier, &spec.name));
+        }
+        if self.catalog.topic(&spec.name).is_ok() {
+            if spec.if_not_exists {
+                return Ok(());
+            }
+            return Err(Error::with(Code::TopicExists, &spec.name));
+        }
+        let database = self.catalog.database(&spec.database)?;
+        if database.info.options.wal.retention_period_s == 0 {
+            return Err(Error::of(Code::WalRetentionZero));
+        }
+        let being_made = self.intents.values().filter_map(|i| match &i.kind {
+            IntentKind::Topic(TopicDdl::Create(topic)) if !i.undo => Some(topic),
+            _ => None,
+        });
+        if being_made.clone().any(|t| t.name == spec.name) {
+            return Err(Error::of(Code::Conflict));
+        }
+        let topics = i64::try_from(self.catalog.topic_count() + being_made.count()).unwrap_or(i64::MAX);
+        if topics >= self.setting(TOPICS_MAX) {
+            return Err(Error::of(Code::TopicLimit));
+        }
+        self.require_access(by, database, Access { read: true, write: false })?;
+        if matches!(spec.kind, TopicKind::Query { .. }) && spec.meta != TopicMeta::Without {
+            return Err(Error::of(Code::TopicOptionInvalid));
+        }
+        if let TopicKind::Stable(stable) = &spec.kind {
+            database.stable(stable)?;
+        }
+        self.check_free(database.info.id)
+    }
+
+    pub(super) fn apply_create_topic(&mut self, by: &str, spec: &TopicSpec, time_ns: i64) -> Vec<Event> {
+        if self.catalog.topic(&spec.name).is_ok() {
+            return vec![Event::Unchanged];
+        }
+        let Ok(database) = self.catalog.database(&spec.database) else { return Vec::new() };
+        let stable = match &spec.kind {
+            TopicKind::Stable(name) => database.stable(name).ok().map(|s| s.uid),
+            _ => None,
+        };
+        let topic = Arc::new(TopicInfo {
+            id: TopicId(self.counters.topic),
+            name: spec.name.clone(),
+            database: database.info.id,
+            database_name: database.info.name.clone(),
+            kind: spec.kind.clone(),
+            stable,
+            meta: spec.meta,
+            sql: spec.sql.clone(),
+            schema_json: spec.schema_json.clone(),
+            definition: spec.definition.clone(),
+            definition_version: 1,
+            creator: by.to_owned(),
+            create_time_ns: time_ns,
+        });
+        self.counters.topic += 1;
+        self.log_intent(topic.database, IntentKind::Topic(TopicDdl::Create(topic)), time_ns)
+    }
+
+    pub(super) fn check_reload_topic(&self, by: &str, spec: &ReloadSpec) -> Result<()> {
+        let topic = match self.catalog.topic(&spec.name) {
+            Err(_) if spec.if_exists => return Ok(()),
+            found => found?,
+        };
+        self.require_owner(by, &topic.creator)?;
+        if !matches!(topic.kind, TopicKind::Query { .. }) {
+            return Err(Error::of(Code::TopicOptionInvalid));
+        }
+        if topic.database_name != spec.database {
+            return Err(Error::with(
+                Code::TopicOptionInvalid,
+                format_args!("topic {} reads database {}", topic.name, topic.database_name),
+            ));
+        }
+        self.check_free(topic.database)
+    }
+
+    pub(super) fn apply_reload_topic(&mut self, spec: &ReloadSpec, time_ns: i64) -> Vec<Event> {
+        let Ok(topic) = self.catalog.topic(&spec.name) else { return vec![Event::Unchanged] };
+        let mut topic = (**topic).clone();
+        topic.kind = TopicKind::Query { of_stable: spec.of_stable };
+        topic.sql.clone_from(&spec.sql);
+        topic.schema_json.clone_from(&spec.schema_json);
+        topic.definition.clone_from(&spec.definition);
+        topic.definition_version = topic.definition_version.saturating_add(1);
+        self.log_intent(topic.database, IntentKind::Topic(TopicDdl::Reload(Arc::new(topic))), time_ns)
+    }
+
+    pub(super) fn check_drop_topic(&self, by: &str, spec: &DropTopicSpec) -> Result<()> {
+        let topic = match self.catalog.topic(&spec.name) {
+            Err(_) if spec.if_exists => return Ok(()),
+            found => found?,
+        };
+        self.require_owner(by, &topic.creator)?;
+        if !spec.force {
+            if self.consumers.values().any(|c| c.concerns(topic.id)) {
+                return Err(Error::with(Code::TopicInUse, &topic.name));
+            }
+            if self.groups_of(topic.id).any(|(_, g)| g.is_used()) {
+                return Err(Error::with(Code::TopicRebalancing, &topic.name));
+            }
+        }
+        self.check_free(topic.database)
+    }
+
+    /// Topic, groups and (with FORCE) consumers are out of sight at once; the shards' offsets follow.
+    pub(super) fn apply_drop_topic(&mut self, spec: &DropTopicSpec, time_ns: i64) -> Vec<Event> {
+        let Ok(topic) = self.catalog.topic(&spec.name).cloned() else { return vec![Event::Unchanged] };
+        let users = self.consumers.values().filter(|c| c.concerns(topic.id)).map(|c| c.id).collect();
+        let mut events = self.delete_consumers(&users);
+        self.groups.retain(|key, _| key.topic != topic.id);
+        self.catalog_mut().remove_topic(topic.id);
+        self.forget_rights(Some(topic.id), None);
+        events.extend(self.log_intent(topic.database, IntentKind::Topic(TopicDdl::Drop(topic.id)), time_ns));
+        events.push(Event::Catalog);
+        events
+    }
+
+    pub(super) fn check_drop_group(&self, by: &str, spec: &DropGroupSpec) -> Result<()> {
+        let found = self.catalog.topic(&spec.topic).and_then(|topic| {
+            let key = GroupKey { topic: topic.id, group: spec.group.clone() };
+            let missing = || Error::with(Code::GroupNotExist, &spec.group);
+            let group = self.groups.get(&key).ok_or_else(missing)?;
+            Ok((topic, group))
+        });
+        let (topic, group) = match found {
+            Err(_) if spec.if_exists => return Ok(()),
+            found => found?,
+        };
+        self.require_owner(by, &topic.creator)?;
+        let user = |c: &&super::Consumer| c.group == spec.group && c.concerns(topic.id);
+        if !spec.force && (group.is_used() || self.consumers.values().any(|c| user(&c))) {
+            return Err(Error::with(Code::GroupInUse, &spec.group));
+        }
+        self.check_free(topic.database)
+    }
+
+    pub(super) fn apply_drop_group(&mut self, spec: &DropGroupSpec, time_ns: i64) -> Vec<Event> {
+        let Ok(topic) = self.catalog.topic(&spec.topic).cloned() else { return vec![Event::Unchanged] };
+        let key = GroupKey { topic: topic.id, group: spec.group.clone() };
+        if self.groups.remove(&key).is_none() {
+            return vec![Event::Unchanged];
+        }
+        let users: BTreeSet<ConsumerId> = self
+            .consumers
+            .values()
+            .filter(|c| c.group == spec.group && c.concerns(topic.id))
+            .map(|c| c.id)
+            .collect();
+        let mut events = self.delete_consumers(&users);
+        events.extend(self.log_intent(topic.database, IntentKind::DropGroup { key }, time_ns));
+        events
+    }
+
+    pub(super) fn finish_topic(&mut self, ddl: TopicDdl) -> Vec<Event> {
+        match ddl {
+            TopicDdl::Create(topic) => {
+                self.catalog_mut().put_topic(topic);
+                Vec::new()
+            }
+            TopicDdl::Reload(topic) => {
+                let id = topic.id;
+                self.catalog_mut().put_topic(topic);
+                self.bump_members(id)
+            }
+            TopicDdl::Drop(_) => Vec::new(),
+        }
+    }
+}
