@@ -23,7 +23,7 @@ impl Index {
         if block.offset >= self.due {
             let (version, time_ns) = (block.header.version, block.header.time_ns);
             self.entries.push(IndexEntry { version, offset: block.offset, time_ns });
-            self.due = block.offset + index_bytes;
+            self.due = block.offset.saturating_add(index_bytes);
         }
     }
 

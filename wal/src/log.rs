@@ -68,10 +68,23 @@ impl Wal {
     ) -> Result<(Self, OpenReport)> {
         let found = open::open(&disk, dir, &options)?;
         let salts = Salts::new(options.salt_seed ^ now_ns.cast_unsigned());
-        let writer =
-            Writer { tail: found.tail, last: found.last, doomed: Vec::new(), salts, batch: Batch::default() };
+        let writer = Writer {
+            tail: found.tail,
+            last: found.last,
+            expired: Vec::new(),
+            superseded: Vec::new(),
+            anchored: false,
+            sequence: found.sequence,
+            salts,
+            batch: Batch::default(),
+        };
         let shared = Shared::new(disk, dir.to_path_buf(), options, found.segments, found.next);
         let wal = Self { shared: Arc::new(shared), writer: Mutex::new(writer), syncing: Mutex::new(()) };
+        if let Some(durable_next) = found.doubtful_from {
+            wal.shared.publish_durable(durable_next);
+            wal.shared.set_poisoned(true);
+            wal.heal(now_ns)?;
+        }
         Ok((wal, found.report))
     }
 
@@ -106,7 +119,8 @@ impl Wal {
     fn check(&self, writer: &Writer, first: Version, records: &[NewRecord]) -> Result<()> {
         let expected = self.shared.next();
         let ends = first.checked_add(records.len() as u64).is_some_and(|next| next.0 < u64::MAX);
-        if !ends || (writer.tail.is_some() && first != expected) {
+        let blank = writer.tail.is_none() && !writer.anchored;
+        if !ends || (!blank && first != expected) {
             return Err(WalError::Gap { expected, got: first });
         }
         let mut previous_ns = writer.last.map_or(i64::MIN, |last| last.time_ns);
@@ -175,7 +189,7 @@ impl Wal {
     pub fn roll(&self, now_ns: i64) -> Result<()> {
         let mut writer = self.writer.lock();
         self.shared.check_writable()?;
-        if writer.tail.as_ref().is_some_and(|tail| !tail.is_empty()) {
+        if writer.tail.as_ref().is_some_and(|tail| !tail.is_empty(self.shared.next())) {
             writer.start_segment(&self.shared, now_ns)?;
         }
         Ok(())
@@ -197,7 +211,7 @@ impl Wal {
     /// another opening would find it.
     pub fn retain(&self, now_ns: i64, below: Version, retention: Retention) -> Result<RetainOutcome> {
         let mut writer = self.writer.lock();
-        writer.delete_doomed(&self.shared)?;
+        writer.delete_expired(&self.shared)?;
         let segments = self.shared.segments();
         let total = segments.iter().map(|segment| segment.end()).sum();
         let pairs = segments.iter().zip(segments.iter().skip(1));
@@ -207,9 +221,9 @@ impl Wal {
             .collect();
         let count = retention::count_expired(&candidates, total, now_ns, retention);
         // Readers first: they find a version with its file, or learn that it is gone.
-        self.shared.publish_segments(|all| writer.doomed.extend(all.drain(..count)));
+        self.shared.publish_segments(|all| writer.expired.extend(all.drain(..count)));
         let bytes = candidates.iter().take(count).map(|candidate| candidate.bytes).sum();
-        writer.delete_doomed(&self.shared)?;
+        writer.delete_expired(&self.shared)?;
         Ok(RetainOutcome { segments: count, bytes, first: self.shared.first() })
     }
 

@@ -9,8 +9,9 @@ use crate::error::{Damage, Fault, Result, WalError};
 use crate::format::index;
 use crate::format::record::{self, RecordHeader};
 use crate::format::segment::{PrevSegment, SegmentHeader, file_name, parse_file_name};
-use crate::scan::{is_blank, judge, scan};
+use crate::scan::{Scan, is_blank, judge, scan};
 use crate::segment::{Segment, read_header};
+use crate::shared::DOUBT_MARK;
 use crate::writer::Tail;
 use crate::{LastRecord, Options, Version};
 
@@ -67,7 +68,7 @@ pub enum Ignored {
     EmptyIndex,
     /// An index without its segment. Removed.
     StrayIndex,
-    /// A segment from before a reset of the log. Removed.
+    /// A segment that a cut or a reset took out of the log. Removed.
     Superseded,
 }
 
@@ -76,6 +77,10 @@ pub(crate) struct Opened {
     pub(crate) tail: Option<Tail>,
     pub(crate) last: Option<LastRecord>,
     pub(crate) next: Version,
+    /// Number of the next segment.
+    pub(crate) sequence: u64,
+    /// Set if a sync failed and the log was not healed: from here on, what can be read may not be on disk.
+    pub(crate) doubtful_from: Option<Version>,
     pub(crate) report: OpenReport,
 }
 
@@ -86,9 +91,10 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, dir: &Path, options: &Options) -> Resul
     let mut files = segment_files(&listed);
     let blank_next = drop_blank(&**disk, dir, &mut files, &mut report)?;
     let mut headers = read_headers(&**disk, dir, &files)?;
+    let sequence = headers.iter().map(|header| header.sequence).max().unwrap_or(0) + 1;
     drop_superseded(&**disk, dir, &mut headers, &mut report)?;
     for pair in headers.windows(2) {
-        if let [(header, _), (next, _)] = pair {
+        if let [header, next] = pair {
             check_link(&**disk, dir, header, next)?;
         }
     }
@@ -97,18 +103,21 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, dir: &Path, options: &Options) -> Resul
     disk.sync_dir(dir).map_err(WalError::io("sync directory", dir))?;
 
     let mut segments = Vec::with_capacity(headers.len());
-    for (at, (header, _)) in headers.iter().enumerate() {
-        let end = headers.get(at + 1).and_then(|(next, _)| next.prev).map_or(0, |prev| prev.end);
-        segments.push(Arc::new(Segment::new(Arc::clone(disk), dir, *header, end, options)));
+    for (at, header) in headers.iter().enumerate() {
+        let end = headers.get(at + 1).and_then(|next| next.prev).map_or(0, |prev| prev.end);
+        segments.push(Arc::new(Segment::new(disk, dir, *header, end, options)));
     }
+    let doubtful = listed.iter().any(|entry| entry.name == DOUBT_MARK);
     let opened = match segments.last() {
-        Some(last) => {
-            let (tail, last, next) = recover(disk, last, options, &mut report)?;
-            Opened { tail: Some(tail), last, next, segments, report }
+        Some(segment) => {
+            let (tail, found) = recover(disk, segment, options, &mut report)?;
+            let doubtful_from = doubtful.then_some(found.durable_next);
+            let (last, next) = (found.last, found.next);
+            Opened { tail: Some(tail), last, next, segments, sequence, doubtful_from, report }
         }
         None => {
             let next = blank_next.unwrap_or_default();
-            Opened { tail: None, last: None, next, segments, report }
+            Opened { tail: None, last: None, next, segments, sequence, doubtful_from: None, report }
         }
     };
     Ok(finish(opened))
@@ -153,26 +162,40 @@ fn drop_blank(
     Ok(lowest)
 }
 
-type Headers = Vec<(SegmentHeader, u64)>;
-
-fn read_headers(disk: &dyn Disk, dir: &Path, files: &[(Version, u64)]) -> Result<Headers> {
-    let read = |&(first, len): &(Version, u64)| {
+fn read_headers(disk: &dyn Disk, dir: &Path, files: &[(Version, u64)]) -> Result<Vec<SegmentHeader>> {
+    let read = |&(first, _): &(Version, u64)| {
         let path = dir.join(file_name(first));
         let file = disk.open(&path, Access::Read).map_err(WalError::io("open segment", &path))?;
-        Ok((read_header(&*file, &path, first)?, len))
+        read_header(&*file, &path, first)
     };
     files.iter().map(read).collect()
 }
 
-/// A reset starts a segment that continues nothing, and then removes what was before. Does the rest of that.
+/// Which segments, in order of their versions, are still of the log: not those with a lower number than one before them,
+/// which a cut took off; and nothing before one that a reset started, which continues nothing.
+pub(crate) fn in_log(headers: &[SegmentHeader]) -> Vec<bool> {
+    let mut highest = 0;
+    let rising = headers.iter().map(|header| {
+        let rises = header.sequence > highest;
+        highest = highest.max(header.sequence);
+        rises
+    });
+    let mut in_log: Vec<bool> = rising.collect();
+    let start = (0..headers.len()).rev().find(|at| in_log[*at] && headers[*at].prev.is_none());
+    in_log.iter_mut().take(start.unwrap_or(0)).for_each(|is_in| *is_in = false);
+    in_log
+}
+
+/// A cut or a reset starts a segment and then removes those that it supersedes. Does the rest of that.
 fn drop_superseded(
     disk: &dyn Disk,
     dir: &Path,
-    headers: &mut Headers,
+    headers: &mut Vec<SegmentHeader>,
     report: &mut OpenReport,
 ) -> Result<()> {
-    let Some(start) = headers.iter().rposition(|(header, _)| header.prev.is_none()) else { return Ok(()) };
-    for (header, _) in headers.drain(..start) {
+    let mut in_log = in_log(headers).into_iter();
+    let superseded: Vec<_> = headers.extract_if(.., |_| in_log.next() == Some(false)).collect();
+    for header in superseded {
         let path = dir.join(file_name(header.first));
         disk.remove(&path).map_err(WalError::io("remove segment", &path))?;
         report.ignored.push(IgnoredFile { file: path, why: Ignored::Superseded });
@@ -225,10 +248,10 @@ fn tidy(
     disk: &dyn Disk,
     dir: &Path,
     listed: &[DirEntry],
-    headers: &Headers,
+    headers: &[SegmentHeader],
     report: &mut OpenReport,
 ) -> Result<()> {
-    let firsts: BTreeSet<_> = headers.iter().map(|(header, _)| header.first).collect();
+    let firsts: BTreeSet<_> = headers.iter().map(|header| header.first).collect();
     for entry in listed.iter().filter(|entry| !entry.is_dir) {
         let file = dir.join(&entry.name);
         let unfinished = entry.name.strip_suffix(".tmp").and_then(parse_file_name).is_some();
@@ -252,13 +275,13 @@ fn recover(
     segment: &Arc<Segment>,
     options: &Options,
     report: &mut OpenReport,
-) -> Result<(Tail, Option<LastRecord>, Version)> {
+) -> Result<(Tail, Scan)> {
     let path = segment.path();
     let file: Arc<dyn DiskFile> =
         disk.open(path, Access::Write).map_err(WalError::io("open segment", path))?;
     segment.share_file(&file);
     let file_len = file.len().map_err(WalError::io("read segment", path))?;
-    let found = scan(segment, options.index_bytes, file_len)?;
+    let mut found = scan(segment, options.index_bytes, file_len)?;
     if let Some(fault) = found.stopped {
         let beyond = judge(segment, &found, fault, file_len)?;
         let (offset, version) = (found.end.offset, found.next);
@@ -275,13 +298,9 @@ fn recover(
     // What was read may so far be in the page cache only, and from here on it counts as written.
     file.sync().map_err(WalError::io("sync", path))?;
     segment.publish_end(found.end.offset);
-    segment.set_index(found.index);
+    segment.set_index(std::mem::take(&mut found.index));
     report.scanned_bytes = found.end.offset;
     // Behind a torn tail nothing is written: what is there must not be mistaken for something newer.
     let open = found.end.offset == file_len;
-    Ok((
-        Tail { segment: Arc::clone(segment), file, end: found.end, open, reserved: 0 },
-        found.last,
-        found.next,
-    ))
+    Ok((Tail { segment: Arc::clone(segment), file, end: found.end, open, reserved: 0 }, found))
 }

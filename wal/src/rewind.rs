@@ -6,10 +6,10 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 
 use crate::batch::{Batch, Place};
-use crate::disk::Access;
+use crate::disk::{Access, DiskFile};
 use crate::error::{Result, WalError};
 use crate::format::record::What;
-use crate::format::segment::{PrevSegment, SegmentHeader};
+use crate::format::segment::SegmentHeader;
 use crate::log::Wal;
 use crate::record::{NewRecord, SchemaBlock};
 use crate::segment::Segment;
@@ -21,8 +21,9 @@ impl Wal {
     /// Removes all versions from `from` on. Durable when it returns.
     ///
     /// # Errors
-    /// [`WalError::Purged`] if `from` lies below the first version. After an I/O error some of the versions may be left;
-    /// the log is whole, and [`next_version`](Self::next_version) tells where it ends.
+    /// [`WalError::Purged`] if `from` lies below the first version. After an I/O error
+    /// [`next_version`](Self::next_version) tells whether the versions are still there. If not, they are gone for readers
+    /// and appends, and the next append makes that durable; after a crash before it they may be back.
     pub fn cut_from(&self, from: Version, now_ns: i64) -> Result<()> {
         let (_syncing, mut writer) = self.lock_all();
         self.shared.check_writable()?;
@@ -32,8 +33,7 @@ impl Wal {
         if from < self.shared.first() {
             return Err(WalError::Purged { version: from, first: self.shared.first() });
         }
-        writer.drop_segments_above(&self.shared, from)?;
-        writer.cut_tail(&self.shared, from)?;
+        writer.move_end(&self.shared, from)?;
         writer.start_segment(&self.shared, now_ns)
     }
 
@@ -41,32 +41,25 @@ impl Wal {
     /// been installed. Durable when it returns.
     ///
     /// # Errors
-    /// I/O errors; the log is then whole or empty, never with a hole.
+    /// I/O errors. To readers and appends the log is reset all the same, and the next append tries again what failed;
+    /// after a crash before that, the old log may be back, whole.
     pub fn reset(&self, next: Version, before: Option<LastRecord>, now_ns: i64) -> Result<()> {
         let (_syncing, mut writer) = self.lock_all();
         self.shared.check_writable()?;
-        // Names at or above the new one first, then the new one, then the rest: every crash in between leaves a log.
-        writer.drop_segments_above(&self.shared, next)?;
-        if writer.tail.as_ref().is_some_and(|tail| tail.segment.first() == next) {
-            writer.cut_tail(&self.shared, next)?;
-        }
         let old = self.shared.segments();
         self.shared.publish_next(next);
         self.shared.publish_durable(next);
+        self.shared.publish_segments(Vec::clear);
+        writer.supersede(&old);
+        writer.tail = None;
         writer.last = before;
-        let header = writer.successor(&self.shared, now_ns, None);
-        let file = writer.create(&self.shared, &header, &[])?;
-        writer.adopt(&self.shared, header, file, End::of_empty(header.seed()));
-        for segment in old.iter().filter(|segment| segment.first() != next) {
-            self.shared.publish_segments(|all| all.retain(|other| other.first() != segment.first()));
-            segment.publish_end(0);
-            self.shared.delete(segment)?;
-        }
-        Ok(())
+        writer.anchored = true;
+        writer.start_segment(&self.shared, now_ns)
     }
 
     /// Makes a log writable again that a failed sync has made read-only: reads the records that are not known to be
-    /// durable, as far as the page cache has them, and stores them anew in another segment.
+    /// durable, as far as the page cache has them, and stores them anew in another segment. Opening does the same if the
+    /// process ended before.
     ///
     /// # Errors
     /// I/O errors; the log then stays read-only.
@@ -79,16 +72,12 @@ impl Wal {
         let records = self.read_back(durable)?;
         let Some(tail) = &writer.tail else { return Ok(()) };
         let (end, before) = end_before(&tail.segment, durable)?;
-        let prev = if end.offset == End::of_empty(0).offset {
-            tail.segment.header.prev
-        } else {
-            let first = tail.segment.first();
-            Some(PrevSegment { first, end: end.offset, last_offset: end.last_offset, last_crc: end.chain })
-        };
+        let prev = tail.prev(end, durable);
         let mut header = writer.successor(&self.shared, now_ns, prev);
         header.first = durable;
         header.before = before;
         writer.store_anew(&self.shared, header, &records, end)?;
+        self.shared.remove_doubt_mark()?;
         self.shared.set_poisoned(false);
         tracing::info!(dir = %self.shared.dir.display(), from = %durable, records = records.len(), "log healed");
         Ok(())
@@ -119,39 +108,33 @@ impl Wal {
 }
 
 impl Writer {
-    /// Removes segments that start above `from`, newest first, so that a crash leaves no hole. After each the log simply
-    /// ends earlier.
-    fn drop_segments_above(&mut self, shared: &Shared, from: Version) -> Result<()> {
-        while let Some(segment) = shared.segments().last().filter(|segment| segment.first() > from).cloned() {
-            shared.delete(&segment)?;
-            shared.publish_end_at(segment.first());
-            shared.publish_segments(|segments| {
-                segments.pop();
-            });
-            segment.publish_end(0);
-            self.last = segment.header.before;
-            self.tail = None;
-            self.tail = match (shared.segments().last(), segment.header.prev) {
-                (Some(last), Some(prev)) => Some(reopen(shared, last, prev)?),
-                _ => None,
-            };
-        }
+    /// Moves the end of the log to `from`, in memory; the segment started next makes it durable. Nothing has changed if
+    /// this fails.
+    fn move_end(&mut self, shared: &Shared, from: Version) -> Result<()> {
+        let segments = shared.segments();
+        let kept = segments.partition_point(|segment| segment.first() <= from);
+        let (kept, dropped) = segments.split_at(kept);
+        let Some(segment) = kept.last() else { return Ok(()) };
+        let (end, before) = end_before(segment, from)?;
+        let (file, reserved) = match &self.tail {
+            Some(tail) if dropped.is_empty() => (Arc::clone(&tail.file), tail.reserved),
+            _ => (reopen(shared, segment)?, 0),
+        };
+        shared.publish_next(from);
+        shared.publish_durable(from.min(shared.durable_next()));
+        shared.publish_segments(|all| all.truncate(kept.len()));
+        self.supersede(dropped);
+        segment.cut_index(end.offset);
+        segment.publish_end(end.offset);
+        self.last = before;
+        self.tail = Some(Tail { segment: Arc::clone(segment), file, end, open: false, reserved });
         Ok(())
     }
 
-    /// Moves the end of the last segment to `from`, in memory; the segment started next makes it durable.
-    fn cut_tail(&mut self, shared: &Shared, from: Version) -> Result<()> {
-        let Some(tail) = &mut self.tail else { return Ok(()) };
-        if from < shared.next() {
-            let (end, before) = end_before(&tail.segment, from)?;
-            shared.publish_end_at(from);
-            tail.segment.cut_index(end.offset);
-            tail.segment.publish_end(end.offset);
-            tail.end = end;
-            tail.open = false;
-            self.last = before;
-        }
-        Ok(())
+    /// Takes note of segments that are out of the log; whoever reads there looks its version up again.
+    fn supersede(&mut self, segments: &[Arc<Segment>]) {
+        segments.iter().for_each(|segment| segment.publish_end(0));
+        self.superseded.extend_from_slice(segments);
     }
 
     /// Starts a segment that holds `records` from its beginning, in place of what the tail has behind `old_end`.
@@ -182,20 +165,9 @@ impl Writer {
     }
 }
 
-impl Shared {
-    /// Makes the log end at `next`, for readers and for durability.
-    fn publish_end_at(&self, next: Version) {
-        self.publish_next(next);
-        self.publish_durable(next.min(self.durable_next()));
-    }
-}
-
-/// A closed segment as the last one again. It stays closed: what lies behind its end is unknown here.
-fn reopen(shared: &Shared, segment: &Arc<Segment>, prev: PrevSegment) -> Result<Tail> {
-    let path = segment.path();
-    let file = shared.disk.open(path, Access::Write).map_err(WalError::io("open segment", path))?;
-    let end = End { offset: prev.end, last_offset: prev.last_offset, chain: prev.last_crc };
-    Ok(Tail { segment: Arc::clone(segment), file, end, open: false, reserved: 0 })
+/// The file of a closed segment that becomes the last one.
+fn reopen(shared: &Shared, segment: &Segment) -> Result<Arc<dyn DiskFile>> {
+    shared.disk.open(segment.path(), Access::Write).map_err(WalError::io("open segment", segment.path()))
 }
 
 /// The end that a segment has without `version` and what follows, and the record before that.

@@ -19,6 +19,8 @@ pub(crate) struct Scan {
     pub(crate) next: Version,
     pub(crate) last: Option<LastRecord>,
     pub(crate) records: u64,
+    /// Everything below this was durable when the last block was written.
+    pub(crate) durable_next: Version,
     pub(crate) index: Index,
     /// Why the scan ended before the limit; the place is `end.offset`.
     pub(crate) stopped: Option<Fault>,
@@ -32,6 +34,7 @@ pub(crate) fn scan(segment: &Segment, index_bytes: u64, limit: u64) -> Result<Sc
         next: segment.first(),
         last: segment.header.before,
         records: 0,
+        durable_next: segment.first(),
         index: Index::default(),
         stopped: None,
     };
@@ -59,6 +62,7 @@ pub(crate) fn scan(segment: &Segment, index_bytes: u64, limit: u64) -> Result<Sc
                 scan.records += 1;
             }
         }
+        scan.durable_next = scan.durable_next.max(block.header.durable_next);
         scan.index.add(&block, index_bytes);
         scan.end = End { offset: block.end(), last_offset: block.offset, chain: block.crc };
         cursor.pass(&block);

@@ -40,14 +40,14 @@ pub(crate) struct Segment {
 impl Segment {
     /// A segment whose index is loaded when it is needed.
     pub(crate) fn new(
-        disk: Arc<dyn Disk>,
+        disk: &Arc<dyn Disk>,
         dir: &Path,
         header: SegmentHeader,
         end: u64,
         options: &Options,
     ) -> Self {
         Self {
-            disk,
+            disk: Arc::clone(disk),
             path: dir.join(file_name(header.first)),
             header,
             seed: header.seed(),

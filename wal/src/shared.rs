@@ -1,16 +1,19 @@
 //! What the writer and the readers of one log share. The writer publishes; readers never wait for it.
 
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::disk::Disk;
+use crate::disk::{Disk, write_file_atomic};
 use crate::error::{Result, WalError};
 use crate::segment::Segment;
 use crate::{Options, Version};
+
+/// A file of this name says that a sync failed here: what the page cache holds may not be on disk.
+pub(crate) const DOUBT_MARK: &str = "sync-failed";
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -96,18 +99,35 @@ impl Shared {
     /// Removes a segment's files, durably. In this order and one by one: a crash may leave an index without its segment,
     /// which the next opening tidies, but never a hole between segments.
     pub(crate) fn delete(&self, segment: &Segment) -> Result<()> {
-        let path = segment.path();
-        match self.disk.remove(path) {
-            Err(e) if e.kind() == ErrorKind::NotFound => {} // an earlier try got this far
-            removed => removed.map_err(WalError::io("remove segment", path))?,
-        }
-        self.disk.sync_dir(&self.dir).map_err(WalError::io("sync directory", &self.dir))?;
-        if let Err(error) = self.disk.remove(&segment.index_path())
+        self.delete_file(segment.path())?;
+        let index = segment.index_path();
+        if let Err(error) = self.disk.remove(&index)
             && error.kind() != ErrorKind::NotFound
         {
-            tracing::debug!(file = %path.display(), %error, "index not removed, will be at the next opening");
+            tracing::debug!(file = %index.display(), %error, "index not removed, will be at the next opening");
         }
         Ok(())
+    }
+
+    /// Removes a file, durably; also if an earlier try removed it but failed to make that durable.
+    pub(crate) fn delete_file(&self, path: &Path) -> Result<()> {
+        match self.disk.remove(path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            removed => removed.map_err(WalError::io("remove file", path))?,
+        }
+        self.disk.sync_dir(&self.dir).map_err(WalError::io("sync directory", &self.dir))
+    }
+
+    /// Leaves word for the next process, should this one end before the log is healed. The disk is in trouble, so this
+    /// may fail too.
+    pub(crate) fn leave_doubt_mark(&self) {
+        if let Err(error) = write_file_atomic(&*self.disk, &self.dir.join(DOUBT_MARK), &[]) {
+            tracing::error!(dir = %self.dir.display(), %error, "failed sync could not be marked");
+        }
+    }
+
+    pub(crate) fn remove_doubt_mark(&self) -> Result<()> {
+        self.delete_file(&self.dir.join(DOUBT_MARK))
     }
 
     /// The segment that holds `version`, or would.

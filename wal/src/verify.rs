@@ -10,7 +10,7 @@ use crate::disk::{Access, Disk};
 use crate::error::{Damage, Fault, Result, WalError};
 use crate::format::record::What;
 use crate::format::segment::{SegmentHeader, file_name, parse_file_name};
-use crate::open::{check_link, list, segment_files};
+use crate::open::{check_link, in_log, list, segment_files};
 use crate::record::Record;
 use crate::scan::{is_blank, judge, scan};
 use crate::segment::{Segment, read_header};
@@ -46,6 +46,8 @@ pub enum SegmentState {
     Intact,
     /// The last segment of a log, without content: the next opening removes it.
     Blank,
+    /// Taken out of the log by a cut or a reset, its file not removed yet: the next opening does.
+    Superseded,
     /// The last segment of a log, ending in bytes that a crash, or an append under way, explains. The next opening cuts
     /// them.
     TornTail {
@@ -85,13 +87,15 @@ pub fn dump(disk: &Arc<dyn Disk>, path: &Path) -> Result<Dump> {
     Ok(Dump { disk: Arc::clone(disk), left: find(&**disk, path)?.into(), current: None })
 }
 
-/// A segment file and where it ends.
+/// A segment file and its place in its log.
 #[derive(Debug, Clone)]
 struct Found {
     dir: PathBuf,
     first: Version,
-    /// First version of the segment after it; none for the last of a log.
-    next: Option<Version>,
+    /// Whether a cut or a reset took it out of the log.
+    superseded: bool,
+    /// Header of the segment after it, which tells where it ends; none for the last of a log.
+    next: Option<SegmentHeader>,
 }
 
 impl Found {
@@ -119,9 +123,14 @@ fn find(disk: &dyn Disk, path: &Path) -> Result<Vec<Found>> {
 fn find_in(disk: &dyn Disk, dir: &Path, depth: usize, found: &mut Vec<Found>) -> Result<()> {
     let listed = list(disk, dir)?;
     let files = segment_files(&listed);
-    for (at, (first, _)) in files.iter().enumerate() {
-        let next = files.get(at + 1).map(|(next, _)| *next);
-        found.push(Found { dir: dir.to_path_buf(), first: *first, next });
+    // What is wrong with a header is told where its segment is looked at.
+    let headers: Vec<_> = files.iter().filter_map(|(first, _)| header(disk, dir, *first).ok()).collect();
+    let in_log = in_log(&headers);
+    let is_in = |first| headers.iter().zip(&in_log).any(|(header, is_in)| header.first == first && *is_in);
+    let is_out = |first| headers.iter().zip(&in_log).any(|(header, is_in)| header.first == first && !*is_in);
+    for (first, _) in files {
+        let next = headers.iter().find(|header| header.first > first && is_in(header.first)).copied();
+        found.push(Found { dir: dir.to_path_buf(), first, superseded: is_out(first), next });
     }
     if depth > 0 {
         for entry in listed.iter().filter(|entry| entry.is_dir) {
@@ -129,6 +138,12 @@ fn find_in(disk: &dyn Disk, dir: &Path, depth: usize, found: &mut Vec<Found>) ->
         }
     }
     Ok(())
+}
+
+fn header(disk: &dyn Disk, dir: &Path, first: Version) -> Result<SegmentHeader> {
+    let path = dir.join(file_name(first));
+    let file = disk.open(&path, Access::Read).map_err(WalError::io("open segment", &path))?;
+    read_header(&*file, &path, first)
 }
 
 /// None if the segment is gone: retention was faster.
@@ -154,7 +169,10 @@ fn check(disk: &Arc<dyn Disk>, found: &Found, report: &mut SegmentReport) -> Res
     let path = found.path();
     let file = disk.open(&path, Access::Read).map_err(WalError::io("open segment", &path))?;
     report.file_bytes = file.len().map_err(WalError::io("read segment", &path))?;
-    let successor = successor(&**disk, found)?;
+    if found.superseded {
+        return Ok(SegmentState::Superseded);
+    }
+    let successor = found.next;
     if successor.is_none() && is_blank(&*file).map_err(WalError::io("read segment", &path))? {
         return Ok(SegmentState::Blank);
     }
@@ -181,19 +199,6 @@ fn check(disk: &Arc<dyn Disk>, found: &Found, report: &mut SegmentReport) -> Res
     }
 }
 
-/// Header of the segment that continues this one; none if this is the last with content, or if the next one starts a log
-/// of its own (a reset that a crash interrupted).
-fn successor(disk: &dyn Disk, found: &Found) -> Result<Option<SegmentHeader>> {
-    let Some(next) = found.next else { return Ok(None) };
-    let path = found.dir.join(file_name(next));
-    let file = disk.open(&path, Access::Read).map_err(WalError::io("open segment", &path))?;
-    if is_blank(&*file).map_err(WalError::io("read segment", &path))? {
-        return Ok(None);
-    }
-    // What is wrong with it is told where it is looked at itself.
-    Ok(read_header(&*file, &path, next).ok().filter(|header| header.prev.is_some()))
-}
-
 struct Opened {
     segment: Arc<Segment>,
     /// Where its blocks end, or its file if nothing says so.
@@ -212,7 +217,7 @@ impl Opened {
         let header = read_header(&*file, &path, found.first)?;
         let prev = next.and_then(|next| next.prev).filter(|prev| prev.first == found.first);
         let limit = prev.map_or(file_bytes, |prev| prev.end.min(file_bytes));
-        let segment = Segment::new(Arc::clone(disk), &found.dir, header, limit, &Options::default());
+        let segment = Segment::new(disk, &found.dir, header, limit, &Options::default());
         Ok(Self { segment: Arc::new(segment.read_only()), limit })
     }
 }
@@ -250,8 +255,9 @@ impl Walk {
             file => file.map_err(WalError::io("open segment", &path))?,
         };
         let file_bytes = file.len().map_err(WalError::io("read segment", &path))?;
-        let next = successor(&**disk, found)?;
-        if next.is_none() && is_blank(&*file).map_err(WalError::io("read segment", &path))? {
+        let next = found.next;
+        let blank = next.is_none() && is_blank(&*file).map_err(WalError::io("read segment", &path))?;
+        if blank || found.superseded {
             return Ok(None);
         }
         let opened = Opened::new(disk, found, file_bytes, next)?;

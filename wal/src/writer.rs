@@ -25,7 +25,13 @@ pub(crate) struct Writer {
     /// The last record of the log, also if it is no longer there.
     pub(crate) last: Option<LastRecord>,
     /// Segments that retention took out of the log and whose files are still to be deleted, oldest first.
-    pub(crate) doomed: Vec<Arc<Segment>>,
+    pub(crate) expired: Vec<Arc<Segment>>,
+    /// Segments that a cut or a reset took out of the log. Their files go once the segment is there that supersedes them.
+    pub(crate) superseded: Vec<Arc<Segment>>,
+    /// Whether the next version is fixed though there is no segment: a reset said so.
+    pub(crate) anchored: bool,
+    /// Number of the next segment.
+    pub(crate) sequence: u64,
     pub(crate) salts: Salts,
     pub(crate) batch: Batch,
 }
@@ -60,21 +66,22 @@ impl End {
 }
 
 impl Tail {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.end.offset == HEADER_BYTES as u64
+    /// Whether it has no record; a crash may have left schema blocks. `next` is the log's next version.
+    pub(crate) fn is_empty(&self, next: Version) -> bool {
+        self.segment.first() == next
     }
 
-    /// What the header of a segment that starts here says of its predecessor. An empty tail is replaced by its
+    /// What the header of a segment that starts at `next`, if this one ends at `end`, says of its predecessor. An empty tail is replaced by its
     /// successor, which has the same name.
-    fn prev(&self) -> Option<PrevSegment> {
-        if self.is_empty() {
+    pub(crate) fn prev(&self, end: End, next: Version) -> Option<PrevSegment> {
+        if self.is_empty(next) {
             return self.segment.header.prev;
         }
         Some(PrevSegment {
             first: self.segment.first(),
-            end: self.end.offset,
-            last_offset: self.end.last_offset,
-            last_crc: self.end.chain,
+            end: end.offset,
+            last_offset: end.last_offset,
+            last_crc: end.chain,
         })
     }
 }
@@ -84,7 +91,7 @@ impl Writer {
     pub(crate) fn must_roll(&self, shared: &Shared, bytes: u64, now_ns: i64) -> bool {
         let Some(tail) = self.tail.as_ref().filter(|tail| tail.open) else { return true };
         let full = tail.end.offset + bytes > shared.options.segment_bytes_max;
-        !tail.is_empty() && (full || self.is_due(shared, now_ns))
+        !tail.is_empty(shared.next()) && (full || self.is_due(shared, now_ns))
     }
 
     /// Whether the last segment is older than the roll period.
@@ -108,7 +115,11 @@ impl Writer {
     /// of a log can ever be torn.
     pub(crate) fn start_segment(&mut self, shared: &Shared, now_ns: i64) -> Result<()> {
         self.sync(shared)?;
-        let header = self.successor(shared, now_ns, self.tail.as_ref().and_then(Tail::prev));
+        let header = self.successor(
+            shared,
+            now_ns,
+            self.tail.as_ref().and_then(|tail| tail.prev(tail.end, shared.next())),
+        );
         let file = self.create(shared, &header, &[])?;
         self.adopt(shared, header, file, End::of_empty(header.seed()));
         Ok(())
@@ -120,13 +131,21 @@ impl Writer {
         now_ns: i64,
         prev: Option<PrevSegment>,
     ) -> SegmentHeader {
-        let first = shared.next();
-        SegmentHeader { first, salt: self.salts.next(), created_ns: now_ns, prev, before: self.last }
+        let (first, sequence) = (shared.next(), self.sequence);
+        self.sequence += 1;
+        SegmentHeader {
+            first,
+            salt: self.salts.next(),
+            sequence,
+            created_ns: now_ns,
+            prev,
+            before: self.last,
+        }
     }
 
     /// Makes a segment file with `blocks` in it, durably, under its final name: whoever sees the name sees all of it.
     pub(crate) fn create(
-        &self,
+        &mut self,
         shared: &Shared,
         header: &SegmentHeader,
         blocks: &[IoSlice<'_>],
@@ -136,15 +155,24 @@ impl Writer {
         let encoded = header.encode();
         let mut slices = vec![IoSlice::new(&encoded)];
         slices.extend_from_slice(blocks);
-        let created = (|| {
-            let file = shared.disk.create(&temp)?;
+        let written = shared.disk.create(&temp).and_then(|file| {
             write_all_at(&*file, &mut slices, 0)?;
             file.sync()?;
-            shared.disk.rename(&temp, &path)?;
-            shared.disk.sync_dir(&shared.dir)?;
             Ok(file)
-        })();
-        created.map_err(WalError::io("start segment", &path))
+        });
+        let file = written.map_err(WalError::io("start segment", &path))?;
+        // Should this fail half way, the name may be there and say that the log goes on in it. So nothing more is
+        // written to the segment before it; the next one takes the name, or supersedes what has it.
+        if let Some(tail) = &mut self.tail {
+            tail.open = false;
+        }
+        let named = shared.disk.rename(&temp, &path).and_then(|()| shared.disk.sync_dir(&shared.dir));
+        if let Err(e) = named {
+            let failed = Segment::new(&shared.disk, &shared.dir, *header, 0, &shared.options);
+            self.superseded.push(Arc::new(failed));
+            return Err(WalError::io("start segment", &path)(e));
+        }
+        Ok(file)
     }
 
     /// Makes a created segment the last one, in place of an empty tail if there is one.
@@ -155,11 +183,9 @@ impl Writer {
         file: Arc<dyn DiskFile>,
         end: End,
     ) {
-        let segment =
-            Segment::new(Arc::clone(&shared.disk), &shared.dir, header, end.offset, &shared.options);
+        let segment = Arc::new(Segment::new(&shared.disk, &shared.dir, header, end.offset, &shared.options));
         segment.set_index(Index::default());
         segment.share_file(&file);
-        let segment = Arc::new(segment);
         let replaced = |old: &Arc<Segment>| old.first() == segment.first();
         shared.publish_segments(|segments| {
             segments.pop_if(|last| replaced(last));
@@ -170,15 +196,32 @@ impl Writer {
         }
         tracing::debug!(dir = %shared.dir.display(), first = %header.first, "segment started");
         self.tail = Some(Tail { segment, file, end, open: true, reserved: 0 });
+        self.delete_superseded(shared, header.first);
     }
 
-    /// Deletes files, oldest first, as far as it goes.
-    pub(crate) fn delete_doomed(&mut self, shared: &Shared) -> Result<()> {
-        while let Some(segment) = self.doomed.first() {
+    /// Deletes the files of expired segments, oldest first, so that a crash leaves no hole. Superseded ones go before:
+    /// opening knows them only beside the segment that superseded them, which may be among the expired.
+    pub(crate) fn delete_expired(&mut self, shared: &Shared) -> Result<()> {
+        let superseding = self.tail.as_ref().is_some_and(|tail| tail.open);
+        if !superseding && !self.superseded.is_empty() {
+            return Ok(()); // later
+        }
+        while let Some(segment) = self.superseded.last() {
             shared.delete(segment)?;
-            self.doomed.remove(0);
+            self.superseded.pop();
+        }
+        while let Some(segment) = self.expired.first() {
+            shared.delete(segment)?;
+            self.expired.remove(0);
         }
         Ok(())
+    }
+
+    /// Deletes the files of superseded segments as far as it goes, now that the one that starts at `first` is there.
+    fn delete_superseded(&mut self, shared: &Shared, first: Version) {
+        // A name that is in use again is not to be deleted.
+        self.expired.retain(|segment| segment.first() != first);
+        self.superseded.retain(|segment| segment.first() != first && shared.delete(segment).is_err());
     }
 
     /// Takes disk space for `bytes` behind the tail's end.
@@ -243,6 +286,7 @@ pub(crate) fn sync_or_poison(shared: &Shared, file: &dyn DiskFile, segment: &Seg
     shared.check_writable()?;
     file.sync().map_err(|e| {
         shared.set_poisoned(true);
+        shared.leave_doubt_mark();
         tracing::error!(file = %segment.path().display(), error = %e, "sync failed, log is read-only");
         WalError::io("sync", segment.path())(e)
     })

@@ -22,6 +22,7 @@ const AT_PREV_TERM: usize = 64;
 const AT_PREV_TIME: usize = 72;
 const AT_PREV_CRC: usize = 80;
 const AT_PREV_KNOWN: usize = 84;
+const AT_SEQUENCE: usize = 88;
 const AT_CRC: usize = 124;
 const _: () = assert!(AT_CRC + 4 == HEADER_BYTES);
 
@@ -35,6 +36,9 @@ pub(crate) struct SegmentHeader {
     pub(crate) first: Version,
     /// Different in every segment that was ever started, so that a block of another segment never verifies here.
     pub(crate) salt: u64,
+    /// Segments of a log are numbered in the order of their making. One with a lower number than a segment before it was
+    /// cut off, whether or not its file could be removed.
+    pub(crate) sequence: u64,
     /// When the segment was started, which is when the one before it was closed.
     pub(crate) created_ns: i64,
     /// The segment before this one; none at the start of a log.
@@ -83,6 +87,7 @@ impl SegmentHeader {
         out.put_u32(AT_HEADER_BYTES, HEADER_BYTES_FIELD);
         out.put_u64(AT_FIRST, self.first.0);
         out.put_u64(AT_SALT, self.salt);
+        out.put_u64(AT_SEQUENCE, self.sequence);
         out.put_i64(AT_CREATED, self.created_ns);
         out.put_u64(AT_PREV_FIRST, self.prev.map_or(NONE, |p| p.first.0));
         if let Some(prev) = self.prev {
@@ -123,6 +128,7 @@ impl SegmentHeader {
         Ok(Self {
             first,
             salt: f.u64(AT_SALT),
+            sequence: f.u64(AT_SEQUENCE),
             created_ns: f.i64(AT_CREATED),
             prev: (prev.first.0 != NONE).then_some(prev),
             before: known.map(|version| LastRecord {
@@ -166,6 +172,7 @@ mod tests {
         SegmentHeader {
             first: Version(7),
             salt: 0x0102_0304_0506_0708,
+            sequence: 12,
             created_ns: 1_700_000_000_000_000_000,
             prev: Some(PrevSegment { first: Version(3), end: 1024, last_offset: 896, last_crc: 0xdead_beef }),
             before: Some(LastRecord { version: Version(6), term: 2, time_ns: 1_699_999_999_000_000_000 }),

@@ -50,6 +50,12 @@ impl SimDisk {
         self.0.lock().faults.clear();
     }
 
+    /// Lets [`Op::Sync`] or [`Op::SyncDir`] say yes and do nothing from now on: as if the call had been forgotten, to see
+    /// whether a test would notice.
+    pub fn skip(&self, op: Op) {
+        self.0.lock().skipped.insert(op);
+    }
+
     /// Limits the bytes of all files together; none for no limit.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.0.lock().capacity = bytes;

@@ -29,8 +29,6 @@ pub enum SimFault {
     Errno(i32),
     /// A write takes only this many bytes.
     Short(usize),
-    /// A sync says yes and does nothing: a bug to be planted, or a disk that lies outright.
-    SkipSync,
 }
 
 /// How often each operation was called.
@@ -111,6 +109,8 @@ pub(super) struct State {
     pub(super) dir_changes: Vec<DirChange>,
     pub(super) faults: Vec<(Op, u64, SimFault)>,
     pub(super) counts: Counts,
+    /// Operations that say yes and do nothing.
+    pub(super) skipped: BTreeSet<Op>,
     pub(super) capacity: Option<u64>,
     pub(super) epoch: u64,
     pub(super) locked: BTreeSet<PathBuf>,
@@ -155,6 +155,9 @@ impl State {
     }
 
     pub(super) fn sync_dir(&mut self, dir: &Path) {
+        if self.skipped.contains(&Op::SyncDir) {
+            return;
+        }
         let (now, later) = self.dir_changes.drain(..).partition(|change| change.dir() == Some(dir));
         self.dir_changes = later;
         let now: Vec<DirChange> = now;
@@ -208,13 +211,14 @@ impl State {
     }
 
     pub(super) fn sync(&mut self, inode: u64, fault: Option<SimFault>) -> io::Result<()> {
+        let skip = self.skipped.contains(&Op::Sync);
         let inode = self.inode(inode)?;
         match fault {
             Some(SimFault::Errno(code)) => {
                 inode.pending.clear();
                 return Err(io::Error::from_raw_os_error(code));
             }
-            Some(SimFault::SkipSync) => {}
+            _ if skip => {}
             _ => inode.pending.drain(..).for_each(|write| write.apply(&mut inode.durable)),
         }
         Ok(())
