@@ -1,0 +1,578 @@
+//! What a consumer decides, without clock, tasks or sockets: events and the time go in, requests, messages and errors
+//! come out. Rules and numbers are those of TMQ (sections 3, 5, 6 of its page).
+//!
+//! `offsets` holds the calls about positions and commits, `shell` carries this out.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::{Code, Error, Precision, Result};
+use proto::v1;
+
+use super::config::AutoOffsetReset;
+use super::message::{Block, Message, MessageKind, Skipped};
+use super::offsets::Commit;
+
+/// One vgroup of one topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) topic: u64,
+    pub(crate) vgroup: u32,
+}
+
+/// A topic subscribed to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TopicInfo {
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    pub(crate) database: String,
+    pub(crate) precision: Precision,
+}
+
+/// What the consumer was configured with, as far as it decides by it.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) reset: AutoOffsetReset,
+    /// `None`: off.
+    pub(crate) auto_commit_interval: Option<Duration>,
+    pub(crate) replay: bool,
+    pub(crate) messages_ahead: u32,
+}
+
+/// Versions a log holds: `first..end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogRange {
+    pub(crate) first: u64,
+    pub(crate) end: u64,
+}
+
+/// A message as it came, checked and decoded.
+#[derive(Clone, Debug)]
+pub(crate) struct Received {
+    pub(crate) begin: u64,
+    pub(crate) next: u64,
+    pub(crate) kind: MessageKind,
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) json: Option<String>,
+    pub(crate) skipped: Option<Skipped>,
+    pub(crate) log: LogRange,
+    pub(crate) written_ns: i64,
+}
+
+/// What arrives on the consume stream.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Message(Box<Received>),
+    CaughtUp { position: u64, log: LogRange },
+    Fault(Error),
+}
+
+/// What is to be sent on the consume stream, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    Start { key: Key, epoch: u64, generation: u64, position: Option<u64> },
+    Stop(Key),
+    Credit(u32),
+}
+
+/// What [`State::next_request`] has for a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outgoing {
+    Request(Request),
+    Nothing,
+    /// Another session is the current one.
+    Ended,
+}
+
+/// What a poll does next.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Message(Box<Message>),
+    /// Nothing yet: look again after the next event, or at `until`.
+    Wait {
+        until: Option<Duration>,
+    },
+}
+
+/// A vgroup that answered with an error rests this long.
+const REST: Duration = Duration::from_millis(100);
+/// Records that nobody sees and that come after a commit move the position only by this many at once: a commit is such
+/// a record itself, and else an idle consumer would commit for ever.
+const IDLE_VERSIONS_MAX: i64 = 1_024;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Never subscribed.
+    Init,
+    /// Unsubscribed, or waiting for the first assignment.
+    Idle,
+    Ready,
+    /// The group's coordinator no longer knows the consumer, or the application closed it.
+    Closed(Code, String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// Starts at the next poll.
+    Idle,
+    Active,
+    Resting {
+        until: Duration,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) epoch: u64,
+    /// Of the latest start: answers to earlier ones are stale.
+    pub(super) generation: u64,
+    pub(super) reading: Reading,
+    /// Next version to read; `None` while the policy is not resolved. -1 is what a caller sought.
+    pub(super) position: Option<i64>,
+    /// How far the log was read, invisible records included.
+    pub(super) read_to: u64,
+    pub(super) current: Option<i64>,
+    pub(super) committed: Option<i64>,
+    /// Sent, not answered.
+    pub(super) committing: Option<i64>,
+    /// Of the commit that `committed` is from: answers may overtake each other.
+    pub(super) committed_sequence: u64,
+    pub(super) log: Option<LogRange>,
+    pub(super) rows: u64,
+}
+
+impl Part {
+    fn new(epoch: u64) -> Self {
+        Self {
+            epoch,
+            generation: 0,
+            reading: Reading::Idle,
+            position: None,
+            read_to: 0,
+            current: None,
+            committed: None,
+            committing: None,
+            committed_sequence: 0,
+            log: None,
+            rows: 0,
+        }
+    }
+
+    /// Nothing visible up to `to`.
+    fn caught_up(&mut self, to: u64) {
+        let to = super::message::offset(to);
+        let settled = self.position.is_some() && (self.position == self.committing.or(self.committed));
+        match self.position {
+            Some(at) if to <= at || (settled && to - at < IDLE_VERSIONS_MAX) => {}
+            _ => self.position = Some(to),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Queued {
+    key: Key,
+    message: Box<Received>,
+    /// Nothing visible follows up to here.
+    trailing: Option<u64>,
+}
+
+/// A consumer's whole state.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(super) settings: Settings,
+    pub(super) phase: Phase,
+    requested: BTreeSet<String>,
+    pub(super) topics: BTreeMap<u64, Arc<TopicInfo>>,
+    pub(super) parts: BTreeMap<Key, Part>,
+    denied: BTreeSet<u64>,
+    queue: VecDeque<Queued>,
+    errors: VecDeque<Error>,
+    requests: VecDeque<Request>,
+    connected: bool,
+    /// Messages that the server may still send.
+    credit: u32,
+    generation: u64,
+    pub(super) sequence: u64,
+    polled: bool,
+    auto_commit_due: Duration,
+    ready: bool,
+    left: bool,
+    leaving: bool,
+    /// Number of the current consume stream.
+    session: u64,
+}
+
+impl State {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            phase: Phase::Init,
+            requested: BTreeSet::new(),
+            topics: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            denied: BTreeSet::new(),
+            queue: VecDeque::new(),
+            errors: VecDeque::new(),
+            requests: VecDeque::new(),
+            connected: false,
+            credit: 0,
+            generation: 0,
+            sequence: 0,
+            polled: false,
+            auto_commit_due: Duration::ZERO,
+            ready: false,
+            left: false,
+            leaving: false,
+            session: 0,
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------ subscription
+
+    /// The coordinator has taken `topics` as the new set.
+    pub(crate) fn accepted(&mut self, topics: BTreeSet<String>, now: Duration) {
+        if self.phase != Phase::Ready {
+            self.phase = Phase::Idle;
+            self.auto_commit_due = now + self.settings.auto_commit_interval.unwrap_or_default();
+        }
+        // The same set again changes nothing, so no assignment will follow.
+        self.ready = self.phase == Phase::Ready && self.ready && self.requested == topics;
+        self.requested = topics;
+    }
+
+    /// The consumer asks to leave its group: an assignment without topics will say that it has.
+    pub(crate) fn leaving(&mut self) {
+        self.left = false;
+        self.leaving = true;
+    }
+
+    /// Whether the coordinator has let it go.
+    pub(crate) fn has_left(&self) -> bool {
+        self.left || matches!(self.phase, Phase::Closed(..))
+    }
+
+    /// Left the group: what was fetched is dropped, the handle may subscribe again.
+    pub(crate) fn unsubscribed(&mut self) {
+        self.forget_all();
+        // Being forgotten by the coordinator is what leaving was for.
+        let left = std::mem::take(&mut self.leaving) && !self.is_shut();
+        if left || self.phase == Phase::Ready {
+            self.phase = Phase::Idle;
+        }
+    }
+
+    /// The coordinator no longer knows the consumer, or its connection is not to be mended.
+    pub(crate) fn gone(&mut self, error: &Error) {
+        self.forget_all();
+        if !self.is_shut() {
+            self.phase = Phase::Closed(error.code(), error.message().to_owned());
+        }
+    }
+
+    /// Closed by the application, for good.
+    pub(crate) fn shut(&mut self) {
+        self.forget_all();
+        self.phase = Phase::Closed(Code::ConsumerClosed, String::new());
+    }
+
+    fn forget_all(&mut self) {
+        self.topics.clear();
+        self.parts.clear();
+        self.queue.clear();
+        self.errors.clear();
+        self.denied.clear();
+        self.requested.clear();
+        self.requests.clear();
+        self.connected = false;
+        self.ready = false;
+    }
+
+    /// Whether the assignment is that of the latest `accepted`.
+    pub(crate) fn is_assigned(&self) -> bool {
+        self.ready
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.phase == Phase::Ready
+    }
+
+    pub(crate) fn is_shut(&self) -> bool {
+        matches!(&self.phase, Phase::Closed(Code::ConsumerClosed, _))
+    }
+
+    /// Why calls fail, if they do.
+    pub(crate) fn closed(&self) -> Option<Error> {
+        match &self.phase {
+            Phase::Closed(code, text) if text.is_empty() => Some(Error::of(*code)),
+            Phase::Closed(code, text) => Some(Error::text(*code, text.clone())),
+            _ => None,
+        }
+    }
+
+    /// Topics asked for, to ask again after the connection broke.
+    pub(crate) fn requested(&self) -> Vec<String> {
+        self.requested.iter().cloned().collect()
+    }
+
+    /// A new assignment. A vgroup that stays with the same epoch keeps its position and what was fetched of it; one
+    /// that came back with another was somebody else's meanwhile and starts at the committed offset.
+    pub(crate) fn assign(&mut self, assignment: v1::Assignment) -> Result<()> {
+        self.left = assignment.ready && assignment.topics.is_empty();
+        if !assignment.ready || self.requested.is_empty() {
+            return Ok(());
+        }
+        let mut topics = BTreeMap::new();
+        let mut owned = BTreeMap::new();
+        for topic in assignment.topics {
+            let precision = proto::convert::precision_from_wire(topic.precision)?;
+            let info = TopicInfo { id: topic.id, name: topic.name, database: topic.database, precision };
+            topics.insert(topic.id, Arc::new(info));
+            owned.extend(
+                topic.vgroups.iter().map(|v| (Key { topic: topic.id, vgroup: v.vgroup }, v.epoch)),
+            );
+        }
+        let lost = |(key, part): (&Key, &Part)| (owned.get(key) != Some(&part.epoch)).then_some(*key);
+        let lost: Vec<_> = self.parts.iter().filter_map(lost).collect();
+        for key in lost {
+            self.parts.remove(&key);
+            self.queue.retain(|queued| queued.key != key);
+            self.requests.push_back(Request::Stop(key));
+        }
+        for (key, epoch) in owned {
+            self.parts.entry(key).or_insert_with(|| Part::new(epoch));
+        }
+        self.topics = topics;
+        let names: BTreeSet<_> = self.topics.values().map(|topic| topic.name.clone()).collect();
+        if names == self.requested {
+            self.ready = true;
+            self.phase = Phase::Ready;
+        }
+        self.refill();
+        Ok(())
+    }
+
+    // -------------------------------------------------------------------------------------------------- connection
+
+    /// A new consume stream; its number. What was fetched but not handed out is fetched again.
+    pub(crate) fn connected(&mut self) -> u64 {
+        self.session += 1;
+        self.requests.clear();
+        self.queue.clear();
+        self.credit = 0;
+        self.connected = true;
+        let read: Vec<_> =
+            self.parts.iter().filter(|(_, p)| p.reading == Reading::Active).map(|(key, _)| *key).collect();
+        for key in read {
+            self.start(key);
+        }
+        self.refill();
+        self.session
+    }
+
+    /// The stream broke; what was fetched may still be handed out.
+    pub(crate) fn disconnected(&mut self) {
+        self.connected = false;
+        self.requests.clear();
+    }
+
+    /// The next request for the stream of session `number`.
+    pub(crate) fn next_request(&mut self, number: u64) -> Outgoing {
+        if number != self.session {
+            return Outgoing::Ended;
+        }
+        self.requests.pop_front().map_or(Outgoing::Nothing, Outgoing::Request)
+    }
+
+    /// Starts, or starts over, the messages of a vgroup at its position.
+    pub(super) fn start(&mut self, key: Key) {
+        let denied = self.denied.contains(&key.topic);
+        let Some(part) = self.parts.get_mut(&key) else { return };
+        self.queue.retain(|queued| queued.key != key);
+        self.generation += 1;
+        part.generation = self.generation;
+        part.reading = Reading::Active;
+        if !self.connected || denied {
+            return;
+        }
+        let first = part.log.map_or(0, |log| log.first);
+        let position = part.position.map(|at| u64::try_from(at).unwrap_or(first));
+        self.requests.push_back(Request::Start {
+            key,
+            epoch: part.epoch,
+            generation: part.generation,
+            position,
+        });
+    }
+
+    /// Lets the server send as many messages as there is room for, in few requests.
+    fn refill(&mut self) {
+        let queued = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
+        let room = self.settings.messages_ahead.saturating_sub(self.credit).saturating_sub(queued);
+        if self.connected && room > 0 && (room * 2 >= self.settings.messages_ahead || self.credit == 0) {
+            self.requests.push_back(Request::Credit(room));
+            self.credit += room;
+        }
+    }
+
+    /// Something of the vgroup `key`, in answer to the start called `generation`.
+    pub(crate) fn received(&mut self, key: Key, generation: u64, event: Event, now: Duration) {
+        if matches!(event, Event::Message(_)) {
+            self.credit = self.credit.saturating_sub(1);
+        }
+        let part = self.parts.get_mut(&key).filter(|part| part.generation == generation);
+        let Some(part) = part.filter(|_| !self.denied.contains(&key.topic)) else {
+            self.refill();
+            return;
+        };
+        match event {
+            Event::Message(message) => {
+                part.log = Some(message.log);
+                part.read_to = message.next;
+                self.queue.push_back(Queued { key, message, trailing: None });
+            }
+            Event::CaughtUp { position, log } => {
+                part.log = Some(log);
+                part.read_to = position;
+                match self.queue.iter_mut().rev().find(|queued| queued.key == key) {
+                    Some(last) => last.trailing = Some(position),
+                    None => part.caught_up(position),
+                }
+            }
+            Event::Fault(error) => {
+                part.reading = Reading::Resting { until: now + REST };
+                match error.code() {
+                    // Another consumer has it: the assignment says so in a moment.
+                    Code::ConsumerMismatch => {}
+                    Code::ConsumerNotExist => self.gone(&error),
+                    _ if error.may_retry() && error.code() != Code::FetchTimeout => {}
+                    _ => self.errors.push_back(error),
+                }
+            }
+        }
+    }
+
+    // -------------------------------------------------------------------------------------------------------- poll
+
+    /// What a poll does on entry: is it allowed, and which commits are due. They cover what earlier polls handed out.
+    ///
+    /// # Errors
+    /// Never subscribed, closed, or no longer known.
+    pub(crate) fn enter_poll(&mut self, now: Duration) -> Result<Vec<Commit>> {
+        if let Some(error) = self.closed() {
+            return Err(error);
+        }
+        if self.phase == Phase::Init {
+            return Err(Error::of(Code::SubscribeFirst));
+        }
+        self.polled = true;
+        match self.settings.auto_commit_interval {
+            Some(interval) if now >= self.auto_commit_due && self.phase == Phase::Ready => {
+                self.auto_commit_due = now + interval;
+                Ok(self.commit_changed())
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The next message or error, or how long to wait for one. Starts vgroups that wait for a poll.
+    ///
+    /// # Errors
+    /// What befell a vgroup, once; or the consumer, for good.
+    pub(crate) fn take(&mut self, now: Duration) -> Result<Step> {
+        if let Some(error) = self.closed() {
+            return Err(error);
+        }
+        if let Some(error) = self.errors.pop_front() {
+            return Err(error);
+        }
+        let due = |part: &Part| match part.reading {
+            Reading::Idle => true,
+            Reading::Active => false,
+            Reading::Resting { until } => until <= now,
+        };
+        let due: Vec<_> = self.parts.iter().filter(|(_, part)| due(part)).map(|(key, _)| *key).collect();
+        if self.connected {
+            for key in due {
+                self.start(key);
+            }
+        }
+        while let Some(queued) = self.queue.pop_front() {
+            self.refill();
+            if let Some(message) = self.hand_out(queued) {
+                return Ok(Step::Message(message));
+            }
+        }
+        let rest = |part: &Part| match part.reading {
+            Reading::Resting { until } => Some(until),
+            Reading::Idle | Reading::Active => None,
+        };
+        Ok(Step::Wait { until: self.parts.values().filter_map(rest).min().filter(|_| self.connected) })
+    }
+
+    fn hand_out(&mut self, queued: Queued) -> Option<Box<Message>> {
+        let part = self.parts.get_mut(&queued.key)?;
+        let topic = Arc::clone(self.topics.get(&queued.key.topic)?);
+        let Received { begin, next, kind, blocks, json, skipped, log, written_ns } = *queued.message;
+        let message = Message {
+            topic,
+            key: queued.key,
+            epoch: part.epoch,
+            begin,
+            next,
+            kind,
+            blocks,
+            json,
+            skipped,
+            log_end: log.end,
+            written_ns,
+        };
+        part.position = Some(message.next());
+        part.current = Some(message.begin());
+        part.rows += u64::try_from(message.rows_len()).unwrap_or(u64::MAX);
+        if let Some(to) = queued.trailing {
+            part.caught_up(to);
+        }
+        Some(Box::new(message))
+    }
+
+    // --------------------------------------------------------------------------------------------------- heartbeat
+
+    /// What the next heartbeat reports.
+    pub(crate) fn heartbeat(&mut self, consumer: u64) -> v1::HeartbeatRequest {
+        let polled = std::mem::take(&mut self.polled);
+        let waiting: BTreeSet<_> = self.queue.iter().map(|queued| queued.key).collect();
+        let progress = self.parts.iter().map(|(key, part)| {
+            let read = if waiting.contains(key) { 0 } else { part.read_to };
+            let position = part.position.map(|at| u64::try_from(at).unwrap_or(0).max(read));
+            // The range is that of the latest answer: a position sought since may lie at its end, never behind.
+            let end = part.log.map_or(0, |log| log.end).max(position.unwrap_or(0));
+            v1::Progress { topic: key.topic, vgroup: key.vgroup, position, end, rows: part.rows }
+        });
+        v1::HeartbeatRequest { consumer, polled, progress: progress.collect() }
+    }
+
+    /// A heartbeat was not answered: the next one tells again that there were polls.
+    pub(crate) fn heartbeat_failed(&mut self, request: &v1::HeartbeatRequest) {
+        self.polled |= request.polled;
+    }
+
+    /// Topics that the user may no longer read. Their vgroups are skipped until that changes.
+    pub(crate) fn denied(&mut self, topics: &[u64]) {
+        let denied: BTreeSet<_> = topics.iter().copied().collect();
+        let was = std::mem::replace(&mut self.denied, denied);
+        let keys: Vec<_> = self.parts.keys().copied().collect();
+        for key in keys {
+            match (was.contains(&key.topic), self.denied.contains(&key.topic)) {
+                (false, true) => {
+                    self.queue.retain(|queued| queued.key != key);
+                    self.requests.push_back(Request::Stop(key));
+                }
+                (true, false) => self.start(key),
+                _ => {}
+            }
+        }
+        self.refill();
+    }
+}
