@@ -4,6 +4,11 @@
 //! Not for: knowing where rows lie (that is a [`source::Shard`]'s business), executing DDL, or any wire format.
 
 pub mod ast;
+pub mod engine;
+mod function;
 pub mod lexer;
+pub mod literal;
 pub mod parser;
+pub mod operator;
+pub mod plan;
 pub mod source;
