@@ -77,7 +77,10 @@ impl LogStore {
     }
 
     /// Writes a batch and keeps it at hand.
-    fn write(&mut self, entries: Vec<Entry>) -> Result<()> {
+    fn write(&mut self, mut entries: Vec<Entry>) -> Result<()> {
+        // What Raft has given up it would not see again: nothing to store. Only openraft's storage suite does this.
+        let floor_next = self.shared.floor_next();
+        entries.retain(|entry| entry.log_id.index >= floor_next.get());
         let Some(first) = entries.first().map(|entry| Version(entry.log_id.index)) else { return Ok(()) };
         let now_ns = self.shared.clock.now_ns();
         self.batch.clear();

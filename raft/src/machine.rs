@@ -86,7 +86,7 @@ impl<S: StateMachine> Machine<S> {
         let ours = matches!(entry.content, Content::Proposed(_) | Content::Record);
         match reader.next() {
             Ok(Some(record)) if record.term == entry.log_id.leader_id.term => Ok(Some(record)),
-            Ok(_) if !ours => Ok(None),
+            Ok(_) | Err(wal::WalError::Purged { .. }) if !ours => Ok(None),
             Ok(_) => Err(Error::internal(format_args!("committed record is not in the log version={version}"))),
             Err(e) => {
                 self.reader = None;

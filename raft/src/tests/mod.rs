@@ -1,0 +1,7 @@
+//! Tests of the group as its owners see it, and openraft's own suite for what it stands on.
+
+mod disk;
+mod faults;
+mod group;
+mod suite;
+mod support;
