@@ -1,6 +1,8 @@
 //! What callers hand in: statements and subscriptions, resolved from SQL or the wire but not yet checked.
 
-use model::{CacheModel, ColumnDef, ColumnId, Compression, ConsumerId, DataType, DatabaseOptions, Encoding, Level};
+use model::{
+    CacheModel, ColumnDef, ColumnId, Compression, ConsumerId, DataType, DatabaseOptions, Encoding, Level,
+};
 use serde::{Deserialize, Serialize};
 
 /// CREATE DATABASE. Ranges of the options are the parser's to check.

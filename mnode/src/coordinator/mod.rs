@@ -58,7 +58,9 @@ impl Coordinator {
         self.progress.retain(state);
         let mut commands = Vec::new();
         let delete = Command::Delete { consumers: clear };
-        commands.extend(matches!(&delete, Command::Delete { consumers } if !consumers.is_empty()).then_some(delete));
+        commands.extend(
+            matches!(&delete, Command::Delete { consumers } if !consumers.is_empty()).then_some(delete),
+        );
         if !expired.is_empty() {
             commands.push(Command::Expire { consumers: expired });
         }
@@ -69,7 +71,12 @@ impl Coordinator {
     ///
     /// # Errors
     /// 0x03E6 if the consumer is unknown or was removed.
-    pub fn heartbeat(&mut self, state: &MnodeState, heartbeat: &Heartbeat, now_ns: i64) -> Result<HeartbeatReply> {
+    pub fn heartbeat(
+        &mut self,
+        state: &MnodeState,
+        heartbeat: &Heartbeat,
+        now_ns: i64,
+    ) -> Result<HeartbeatReply> {
         let consumer = state.consumer(heartbeat.consumer)?;
         self.liveness.heard(consumer.id, heartbeat.polled, now_ns);
         for place in &heartbeat.places {

@@ -19,8 +19,10 @@ impl Coordinator {
         let mut commands = Vec::new();
         for (key, group) in state.groups() {
             let members = wanted.get(key).unwrap_or(&nobody);
-            let vgroups: BTreeSet<VgroupId> = state.catalog().topic_vgroups(key.topic).iter().copied().collect();
-            let reached: BTreeSet<VgroupId> = vgroups.iter().copied().filter(|v| !self.is_offline(*v)).collect();
+            let vgroups: BTreeSet<VgroupId> =
+                state.catalog().topic_vgroups(key.topic).iter().copied().collect();
+            let reached: BTreeSet<VgroupId> =
+                vgroups.iter().copied().filter(|v| !self.is_offline(*v)).collect();
             let due = match group.pending {
                 Some(_) => self.has_failed(key),
                 None => {

@@ -44,7 +44,13 @@ pub(super) struct Reports(BTreeMap<GroupKey, BTreeMap<VgroupId, Report>>);
 
 impl Reports {
     /// Takes only what comes from the owner in force: a late report of a former owner would hide the new one's.
-    pub(super) fn report(&mut self, state: &MnodeState, consumer: ConsumerId, key: GroupKey, report: &PlaceReport) {
+    pub(super) fn report(
+        &mut self,
+        state: &MnodeState,
+        consumer: ConsumerId,
+        key: GroupKey,
+        report: &PlaceReport,
+    ) {
         let owner = state.group(&key).and_then(|g| g.owners.get(&report.vgroup));
         if owner.is_none_or(|o| o.consumer != Some(consumer) || o.epoch != report.epoch) {
             return;
@@ -83,9 +89,6 @@ impl super::Coordinator {
     pub fn progress(&self, group: &Group, key: &GroupKey, vgroup: VgroupId) -> Progress {
         let settled = group.settled.get(&vgroup).copied().unwrap_or_default();
         let current = self.progress.of_owner(group, key, vgroup).unwrap_or_default();
-        Progress {
-            place: current.place.or(settled.place),
-            rows: settled.rows.saturating_add(current.rows),
-        }
+        Progress { place: current.place.or(settled.place), rows: settled.rows.saturating_add(current.rows) }
     }
 }

@@ -146,7 +146,9 @@ fn take_id(schema: &mut TableSchema) -> Result<ColumnId> {
 
 fn widen(column: &ColumnDef, to: DataType, place: Option<&mut ColumnDef>) -> Result<()> {
     let longer = match (column.data_type, to) {
-        (DataType::Varchar(from), DataType::Varchar(to)) | (DataType::NChar(from), DataType::NChar(to)) => to > from,
+        (DataType::Varchar(from), DataType::Varchar(to)) | (DataType::NChar(from), DataType::NChar(to)) => {
+            to > from
+        }
         _ => false,
     };
     if !longer {

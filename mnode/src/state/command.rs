@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::group::{GroupKey, Settled};
 use crate::rebalance::Assignment;
 use crate::spec::{
-    ConsumerSpec, DatabaseChange, DatabaseSpec, DropGroupSpec, DropTopicSpec, Grant, ReloadSpec, StableChange,
-    StableSpec, TopicSpec,
+    ConsumerSpec, DatabaseChange, DatabaseSpec, DropGroupSpec, DropTopicSpec, Grant, ReloadSpec,
+    StableChange, StableSpec, TopicSpec,
 };
 
 /// A change of the metadata. `by` is the user that asks; commands without it are the coordinator's own.

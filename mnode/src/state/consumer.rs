@@ -70,7 +70,11 @@ impl Consumer {
     #[must_use]
     pub fn state(&self) -> ConsumerState {
         // An expired one stays as it was: it is being removed, not rebalancing on its own account.
-        if self.expired || self.topics == self.target { ConsumerState::Ready } else { ConsumerState::Rebalancing }
+        if self.expired || self.topics == self.target {
+            ConsumerState::Ready
+        } else {
+            ConsumerState::Rebalancing
+        }
     }
 
     /// Ready without topics: nothing is left to take from it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::{Code, DatabaseId, DatabaseInfo, DatabaseOptions, Error, Result, VgroupId};
 
-use super::{Database, Event, IntentKind, MnodeState};
+use super::{Database, Event, Intent, IntentKind, MnodeState};
 use crate::spec::{Access, DatabaseChange, DatabaseSpec};
 
 const NAME_BYTES_MAX: usize = 64;
@@ -34,7 +34,12 @@ impl MnodeState {
         Ok(())
     }
 
-    pub(super) fn apply_create_database(&mut self, by: &str, spec: &DatabaseSpec, time_ns: i64) -> Vec<Event> {
+    pub(super) fn apply_create_database(
+        &mut self,
+        by: &str,
+        spec: &DatabaseSpec,
+        time_ns: i64,
+    ) -> Vec<Event> {
         if self.catalog.database(&spec.name).is_ok() {
             return vec![Event::Unchanged];
         }
@@ -52,7 +57,12 @@ impl MnodeState {
         self.log_intent(id, IntentKind::CreateDatabase { database, creator: by.to_owned() }, time_ns)
     }
 
-    pub(super) fn check_alter_database(&self, by: &str, name: &str, changes: &[DatabaseChange]) -> Result<()> {
+    pub(super) fn check_alter_database(
+        &self,
+        by: &str,
+        name: &str,
+        changes: &[DatabaseChange],
+    ) -> Result<()> {
         let database = self.catalog.database(name)?;
         self.require_owner(by, &database.creator)?;
         let options = changed(&database.info.options, changes);
@@ -66,7 +76,12 @@ impl MnodeState {
         self.check_free(database.info.id)
     }
 
-    pub(super) fn apply_alter_database(&mut self, name: &str, changes: &[DatabaseChange], time_ns: i64) -> Vec<Event> {
+    pub(super) fn apply_alter_database(
+        &mut self,
+        name: &str,
+        changes: &[DatabaseChange],
+        time_ns: i64,
+    ) -> Vec<Event> {
         let Ok(database) = self.catalog.database(name) else { return Vec::new() };
         let mut info = (*database.info).clone();
         info.options = changed(&info.options, changes);
@@ -82,7 +97,10 @@ impl MnodeState {
         if let Some(topic) = self.catalog.topics_of(database.info.id).next() {
             return Err(Error::with(Code::TopicMustDrop, &topic.name));
         }
-        self.check_free(database.info.id)
+        // A CREATE that is going well is waited for. Anything else may hang on a damaged shard for ever, and dropping
+        // the database is the way out of that.
+        let going_well = |i: &Intent| i.database == database.info.id && i.can_undo() && !i.undo;
+        if self.intents.values().any(going_well) { Err(Error::of(Code::Conflict)) } else { Ok(()) }
     }
 
     /// The database is out of sight at once: nothing is written to it while its shards go.
@@ -90,6 +108,7 @@ impl MnodeState {
         let Ok(database) = self.catalog.database(name).cloned() else { return vec![Event::Unchanged] };
         let info = database.info.clone();
         self.catalog_mut().remove_database(info.id);
+        self.intents.retain(|_, i| i.database != info.id);
         self.forget_rights(None, Some(info.id));
         let mut events = self.log_intent(info.id, IntentKind::DropDatabase { database: info }, time_ns);
         events.push(Event::Catalog);

@@ -87,7 +87,9 @@ impl MnodeState {
             IntentKind::CreateDatabase { database, .. }
             | IntentKind::AlterDatabase { database }
             | IntentKind::DropDatabase { database } => database.vgroups.clone(),
-            _ => self.catalog.database_by_id(intent.database).map_or_else(Vec::new, |d| d.info.vgroups.clone()),
+            _ => {
+                self.catalog.database_by_id(intent.database).map_or_else(Vec::new, |d| d.info.vgroups.clone())
+            }
         }
     }
 
@@ -121,7 +123,9 @@ impl MnodeState {
             return events;
         }
         match intent.kind {
-            IntentKind::CreateDatabase { database, creator } => self.finish_create_database(database, creator),
+            IntentKind::CreateDatabase { database, creator } => {
+                self.finish_create_database(database, creator)
+            }
             IntentKind::AlterDatabase { database } => self.finish_alter_database(database),
             IntentKind::Stable(ddl) => self.finish_stable(intent.database, &ddl),
             IntentKind::Topic(ddl) => events.extend(self.finish_topic(ddl)),

@@ -29,6 +29,7 @@ pub use command::{Command, Rebalance};
 pub use consumer::{Consumer, ConsumerState};
 pub use group::{Group, GroupKey, Owner, Pending, Place, ReportedOffset, Settled};
 pub use intent::{Intent, IntentKind};
+pub(crate) use snapshot::Snapshot;
 pub use subscribe::GROUPS_MAX;
 pub use users::{ROOT, User};
 
@@ -195,5 +196,22 @@ impl MnodeState {
             Command::Rebalance(rebalance) => self.apply_rebalance(rebalance),
             Command::Activate { key, settled, .. } => self.apply_activate(key, settled, time_ns),
         }
+    }
+}
+
+#[cfg(test)]
+impl MnodeState {
+    /// No statement adds a vgroup yet; rebalancing has to bear it all the same.
+    pub(crate) fn add_vgroup_for_test(&mut self, database: &str) -> model::VgroupId {
+        let vgroup = model::VgroupId(self.counters.vgroup);
+        self.counters.vgroup += 1;
+        let id = self.catalog.database(database).unwrap().info.id;
+        self.catalog_mut().edit_database(id, |d| Arc::make_mut(&mut d.info).vgroups.push(vgroup));
+        vgroup
+    }
+
+    pub(crate) fn remove_vgroup_for_test(&mut self, database: &str, vgroup: model::VgroupId) {
+        let id = self.catalog.database(database).unwrap().info.id;
+        self.catalog_mut().edit_database(id, |d| Arc::make_mut(&mut d.info).vgroups.retain(|v| *v != vgroup));
     }
 }

@@ -23,7 +23,8 @@ pub(crate) struct Snapshot<C> {
 
 impl<C: Serialize + for<'a> Deserialize<'a>> Snapshot<C> {
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
-        let body = postcard::to_stdvec(self).map_err(|e| Error::internal("snapshot is not encodable").caused_by(e))?;
+        let body = postcard::to_stdvec(self)
+            .map_err(|e| Error::internal("snapshot is not encodable").caused_by(e))?;
         let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&FORMAT.to_le_bytes());

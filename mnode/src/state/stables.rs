@@ -58,7 +58,13 @@ impl MnodeState {
         self.log_intent(database.info.id, IntentKind::Stable(StableDdl::Create(stable)), time_ns)
     }
 
-    pub(super) fn check_alter_stable(&self, by: &str, database: &str, name: &str, change: &StableChange) -> Result<()> {
+    pub(super) fn check_alter_stable(
+        &self,
+        by: &str,
+        database: &str,
+        name: &str,
+        change: &StableChange,
+    ) -> Result<()> {
         let database = self.writable_database(by, database)?;
         altered(&database.stable(name)?.schema, change)?;
         self.check_free(database.info.id)
@@ -83,7 +89,13 @@ impl MnodeState {
         self.log_intent(database.info.id, IntentKind::Stable(ddl), time_ns)
     }
 
-    pub(super) fn check_drop_stable(&self, by: &str, database: &str, name: &str, if_exists: bool) -> Result<()> {
+    pub(super) fn check_drop_stable(
+        &self,
+        by: &str,
+        database: &str,
+        name: &str,
+        if_exists: bool,
+    ) -> Result<()> {
         let database = self.writable_database(by, database)?;
         let stable = match database.stable(name) {
             Err(_) if if_exists => return Ok(()),

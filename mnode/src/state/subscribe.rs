@@ -38,7 +38,10 @@ impl MnodeState {
         if let Some(known) = known
             && (known.group != spec.group || known.user != spec.user)
         {
-            return Err(Error::with(Code::SubscribeOptionInvalid, "this consumer id belongs to another consumer"));
+            return Err(Error::with(
+                Code::SubscribeOptionInvalid,
+                "this consumer id belongs to another consumer",
+            ));
         }
         if topics.is_empty() {
             // Unsubscribe goes through in every state, so that closing never has to wait for a rebalance; and of a
@@ -68,7 +71,10 @@ impl MnodeState {
     fn resolve(&self, spec: &ConsumerSpec, topics: &[String]) -> Result<Vec<Arc<TopicInfo>>> {
         let names: BTreeSet<&String> = topics.iter().collect();
         if let Some(name) = names.iter().find(|n| n.len() > NAME_BYTES_MAX) {
-            return Err(Error::with(Code::InvalidParameters, format_args!("topic name of {} bytes", name.len())));
+            return Err(Error::with(
+                Code::InvalidParameters,
+                format_args!("topic name of {} bytes", name.len()),
+            ));
         }
         let topics: Vec<_> = names.iter().map(|n| self.catalog.topic(n).cloned()).collect::<Result<_>>()?;
         if let Some(topic) = topics.iter().find(|t| !self.may_subscribe(&spec.user, t)) {
@@ -89,7 +95,12 @@ impl MnodeState {
         Ok(topics)
     }
 
-    pub(super) fn apply_subscribe(&mut self, spec: &ConsumerSpec, topics: &[String], time_ns: i64) -> Vec<Event> {
+    pub(super) fn apply_subscribe(
+        &mut self,
+        spec: &ConsumerSpec,
+        topics: &[String],
+        time_ns: i64,
+    ) -> Vec<Event> {
         if topics.is_empty() {
             return self.unsubscribe(spec.id, time_ns);
         }

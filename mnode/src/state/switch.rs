@@ -43,9 +43,9 @@ impl MnodeState {
     pub(super) fn check_rebalance(&self, rebalance: &Rebalance) -> Result<()> {
         let group = self.groups.get(&rebalance.key).ok_or_else(|| stale("rebalance"))?;
         let wants = |id: &ConsumerId| {
-            self.consumers.get(id).is_some_and(|c| {
-                c.group == rebalance.key.group && c.target.contains(&rebalance.key.topic)
-            })
+            self.consumers
+                .get(id)
+                .is_some_and(|c| c.group == rebalance.key.group && c.target.contains(&rebalance.key.topic))
         };
         let vgroups = self.catalog.topic_vgroups(rebalance.topic());
         let owners = &rebalance.next.owners;
@@ -115,7 +115,8 @@ impl MnodeState {
             total.place = add.place.or(total.place);
         }
         let before = std::mem::replace(&mut group.members, pending.members);
-        group.owners = next_owners(&group.owners, &pending.next.owners, &pending.moved, pending.epoch, &vgroups);
+        group.owners =
+            next_owners(&group.owners, &pending.next.owners, &pending.moved, pending.epoch, &vgroups);
         group.settled.retain(|vgroup, _| vgroups.contains(vgroup));
         group.epoch = pending.epoch;
         let members = group.members.clone();
@@ -134,11 +135,8 @@ impl MnodeState {
         let mut concerned = before;
         for consumer in self.consumers.values_mut().filter(|c| c.group == key.group) {
             let member = members.contains(&consumer.id);
-            let changed = if member {
-                consumer.topics.insert(key.topic)
-            } else {
-                consumer.topics.remove(&key.topic)
-            };
+            let changed =
+                if member { consumer.topics.insert(key.topic) } else { consumer.topics.remove(&key.topic) };
             if member || changed || concerned.contains(&consumer.id) {
                 consumer.epoch += 1;
                 consumer.rebalance_time_ns = Some(time_ns);

@@ -78,10 +78,7 @@ impl MnodeState {
             return Access { read: true, write: true };
         }
         let granted = user.databases.get(&database.info.id).copied().unwrap_or_default();
-        Access {
-            read: granted.read || user.everywhere.read,
-            write: granted.write || user.everywhere.write,
-        }
+        Access { read: granted.read || user.everywhere.read, write: granted.write || user.everywhere.write }
     }
 
     /// Whether `by` may subscribe to a topic: super user, its creator, or granted. Rights on the database play no part.
