@@ -2,5 +2,25 @@
 //! offsets, owners), Parquet files, scans, and the reader that serves subscriptions.
 //!
 //! Not for: the catalogue, placement, or deciding who owns what (that is the mnode's), nor for SQL.
+//!
+//! [`Vnode`] is the shard: open it, write, scan (it is a [`query::source::Shard`]), subscribe, close. Inside, each layer
+//! knows those before it: `block` and [`record`] (what lies in the log) > `store` (rows: memtable and files) > `state`
+//! (what the log amounts to; deterministic) > `checkpoint` (the state on disk), [`propose`] (what may enter the log) and
+//! [`subscribe`] (what consumers read) > `vnode`. `docs/positions.md` names every position.
 
 pub mod block;
+mod checkpoint;
+mod maintenance;
+pub mod propose;
+pub mod record;
+mod scan;
+pub mod state;
+pub mod store;
+pub mod subscribe;
+mod vnode;
+
+pub use propose::{
+    CommitRequest, CreateTable, CreateTableKind, DeleteOutcome, DeleteRequest, DeleteTarget, DropTable, OwnerChange,
+    StableDdl, TableChange, TopicDdl, WriteOutcome, WriteRequest,
+};
+pub use vnode::{GroupOffsets, Vnode, VnodeCounts, VnodeOptions, VnodePositions};

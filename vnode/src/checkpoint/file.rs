@@ -1,0 +1,190 @@
+//! The file: a redb database, each table of it one kind of entry, values in postcard.
+//!
+//! `docs/checkpoint.md` lists tables and keys.
+
+use std::fmt;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+use model::{Code, Error, Result, SchemaVersion, TableSchema, TableUid, TopicId};
+use redb::{Database, DatabaseError, Key, ReadableDatabase, ReadableTable, TableDefinition, Value, WriteTransaction};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Header, Snapshot};
+use crate::record::TopicDefinition;
+use crate::state::{GroupState, StableEntry, TableEntry, VnodeState};
+
+/// Format of the tables below. Raised when a release writes what this one could not read.
+const FORMAT: u64 = 1;
+
+const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
+const HEADER: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("header");
+const TABLES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("tables");
+const STABLES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("stables");
+const SCHEMAS: TableDefinition<'_, (u64, u32), &[u8]> = TableDefinition::new("schemas");
+const GROUPS: TableDefinition<'_, (u64, &str), &[u8]> = TableDefinition::new("groups");
+const TOPICS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("topics");
+
+const FORMAT_KEY: &str = "format";
+const HEADER_KEY: &str = "header";
+
+/// An open checkpoint file.
+pub(crate) struct CheckpointFile {
+    path: PathBuf,
+    database: Database,
+}
+
+impl fmt::Debug for CheckpointFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckpointFile").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+fn code_of(error: &redb::Error) -> Code {
+    match error {
+        redb::Error::Io(e) if e.kind() == std::io::ErrorKind::StorageFull => Code::NoDiskSpace,
+        redb::Error::Io(e) if e.kind() != std::io::ErrorKind::InvalidData => Code::Io,
+        redb::Error::UpgradeRequired(_) => Code::NewerFormat,
+        _ => Code::Damaged,
+    }
+}
+
+impl CheckpointFile {
+    /// Opens the file, or makes an empty one. Blocks.
+    ///
+    /// # Errors
+    /// Of the disk, or `Damaged` with the file's name.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let database = Database::create(path).map_err(|e: DatabaseError| failed(path, e))?;
+        Ok(Self { path: path.to_path_buf(), database })
+    }
+
+    fn failed(&self, error: impl Into<redb::Error>) -> Error {
+        failed(&self.path, error)
+    }
+
+    fn damaged(&self, what: impl Display) -> Error {
+        Error::with(Code::Damaged, format!("{}: {what}", self.path.display()))
+    }
+
+    /// The header of the last checkpoint; `None` if none was stored.
+    pub(crate) fn header(&self) -> Result<Option<Header>> {
+        let read = self.database.begin_read().map_err(|e| self.failed(e))?;
+        let about = match read.open_table(ABOUT) {
+            Ok(about) => about,
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+            Err(e) => return Err(self.failed(e)),
+        };
+        let format = about.get(FORMAT_KEY).map_err(|e| self.failed(e))?.map(|format| format.value());
+        match format {
+            Some(FORMAT) => {}
+            Some(newer) if newer > FORMAT => {
+                let what = format!("file={} format={newer} known={FORMAT}", self.path.display());
+                return Err(Error::with(Code::NewerFormat, what));
+            }
+            other => return Err(self.damaged(format_args!("format={other:?}"))),
+        }
+        let headers = read.open_table(HEADER).map_err(|e| self.failed(e))?;
+        let header = headers.get(HEADER_KEY).map_err(|e| self.failed(e))?;
+        header.map(|header| self.decode(header.value())).transpose()
+    }
+
+    fn decode<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T> {
+        postcard::from_bytes(bytes).map_err(|e| self.damaged(e))
+    }
+
+    /// Reads everything but the header into an empty state.
+    pub(crate) fn load(&self, state: &mut VnodeState) -> Result<()> {
+        self.each(STABLES, |uid, entry: StableEntry| state.stables.restore(TableUid(uid), entry))?;
+        self.each(SCHEMAS, |(uid, _), schema: TableSchema| state.stables.put_schema(TableUid(uid), schema.into()))?;
+        self.each(TABLES, |_, entry: TableEntry| state.tables.put(entry))?;
+        self.each(TOPICS, |_, topic: TopicDefinition| state.topics.restore(topic))?;
+        self.each(GROUPS, |(topic, group), held: GroupState| {
+            state.groups.restore((TopicId(topic), group.to_owned()), held);
+        })
+    }
+
+    fn each<K: Key, T: DeserializeOwned>(
+        &self,
+        table: TableDefinition<'_, K, &'static [u8]>,
+        mut take: impl for<'a> FnMut(K::SelfType<'a>, T),
+    ) -> Result<()> {
+        let read = self.database.begin_read().map_err(|e| self.failed(e))?;
+        let table = match read.open_table(table) {
+            Ok(table) => table,
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(()),
+            Err(e) => return Err(self.failed(e)),
+        };
+        for entry in table.iter().map_err(|e| self.failed(e))? {
+            let (key, value) = entry.map_err(|e| self.failed(e))?;
+            take(key.value(), self.decode(value.value())?);
+        }
+        Ok(())
+    }
+
+    /// Stores a checkpoint: all of it or nothing, durable when this returns. Blocks.
+    ///
+    /// # Errors
+    /// Of the disk; the checkpoint before stands.
+    pub(crate) fn store(&self, header: &Header, snapshot: &Snapshot) -> Result<()> {
+        let write = self.database.begin_write().map_err(|e| self.failed(e))?;
+        {
+            let mut about = write.open_table(ABOUT).map_err(|e| self.failed(e))?;
+            about.insert(FORMAT_KEY, FORMAT).map_err(|e| self.failed(e))?;
+        }
+        self.put(&write, HEADER, [(HEADER_KEY, Some(header))])?;
+        self.put(&write, STABLES, snapshot.stables.iter().map(|(uid, entry)| (uid.0, entry.as_ref())))?;
+        self.put(&write, TABLES, snapshot.tables.iter().map(|(uid, entry)| (uid.0, entry.as_ref())))?;
+        let schemas = snapshot.schemas.iter();
+        self.put(&write, SCHEMAS, schemas.map(|((uid, version), schema)| ((uid.0, version.0), schema.as_deref())))?;
+        self.put(&write, TOPICS, snapshot.topics.iter().map(|(id, topic)| (id.0, topic.as_deref())))?;
+        let groups = snapshot.groups.iter();
+        self.put(&write, GROUPS, groups.map(|((topic, group), held)| ((topic.0, group.as_str()), held.as_ref())))?;
+        self.forget(&write, &snapshot.gone)?;
+        write.commit().map_err(|e| self.failed(e))
+    }
+
+    fn put<'k, K: Key, T: Serialize + 'k>(
+        &self,
+        write: &WriteTransaction,
+        table: TableDefinition<'_, K, &'static [u8]>,
+        entries: impl IntoIterator<Item = (K::SelfType<'k>, Option<&'k T>)>,
+    ) -> Result<()> {
+        let mut table = write.open_table(table).map_err(|e| self.failed(e))?;
+        for (key, entry) in entries {
+            match entry {
+                Some(entry) => {
+                    let bytes = postcard::to_stdvec(entry).map_err(|e| Error::internal("checkpoint").caused_by(e))?;
+                    table.insert(key, bytes.as_slice()).map_err(|e| self.failed(e))?;
+                }
+                None => {
+                    table.remove(key).map_err(|e| self.failed(e))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn forget(&self, write: &WriteTransaction, owners: &[TableUid]) -> Result<()> {
+        let mut stables = write.open_table(STABLES).map_err(|e| self.failed(e))?;
+        let mut schemas = write.open_table(SCHEMAS).map_err(|e| self.failed(e))?;
+        for owner in owners {
+            stables.remove(owner.0).map_err(|e| self.failed(e))?;
+            let all = (owner.0, SchemaVersion::default().0)..=(owner.0, u32::MAX);
+            schemas.retain_in(all, |_, _| false).map_err(|e| self.failed(e))?;
+        }
+        Ok(())
+    }
+}
+
+fn failed(path: &Path, error: impl Into<redb::Error>) -> Error {
+    let error = error.into();
+    Error::with(code_of(&error), format!("checkpoint file={} cause={error}", path.display())).caused_by(error)
+}
+
+const _: fn() = || {
+    // Keys are part of the format.
+    fn is_key<K: Key + Value>() {}
+    is_key::<(u64, &str)>();
+};

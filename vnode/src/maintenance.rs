@@ -1,0 +1,107 @@
+//! What a shard does by itself: flushing when memory fills up, log retention on a timer, and slowing writers down where
+//! flushing does not keep up.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use model::{Code, Error, Result};
+use tokio::sync::{Notify, watch};
+
+use crate::vnode::Vnode;
+
+/// Upper bound between two looks at retention and roll period.
+const TICK: Duration = Duration::from_secs(2);
+/// How long a write waits for memory before it is refused.
+const ROOM_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Writers wait once memtables take this many times the budget: one is filled while another is written.
+const BUDGETS_MAX: usize = 2;
+
+/// How full memory is.
+#[derive(Debug)]
+pub(crate) struct Pressure {
+    wanted: Arc<Notify>,
+    asked: AtomicBool,
+    /// Counts flushes.
+    flushes: watch::Sender<u64>,
+}
+
+impl Default for Pressure {
+    fn default() -> Self {
+        Self { wanted: Arc::default(), asked: AtomicBool::new(false), flushes: watch::Sender::new(0) }
+    }
+}
+
+fn budget(vnode: &Vnode) -> usize {
+    usize::try_from(u64::from(vnode.database().options.buffer_mib) << 20).unwrap_or(usize::MAX)
+}
+
+impl Pressure {
+    pub(crate) fn flush_wanted(&self) -> Arc<Notify> {
+        Arc::clone(&self.wanted)
+    }
+
+    pub(crate) fn want_maintenance(&self) {
+        self.wanted.notify_one();
+    }
+
+    /// After a write: asks for a flush, once, where the budget is used up.
+    pub(crate) fn note(&self, vnode: &Vnode) {
+        let used = vnode.state.read().store.memtable_bytes();
+        if used > budget(vnode) && !self.asked.swap(true, Ordering::AcqRel) {
+            self.wanted.notify_one();
+        }
+    }
+
+    pub(crate) fn is_flush_due(&self) -> bool {
+        self.asked.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn flushed(&self) {
+        self.asked.store(false, Ordering::Release);
+        self.flushes.send_modify(|count| *count += 1);
+    }
+
+    /// Waits while memtables take too much.
+    pub(crate) async fn wait_for_room(&self, vnode: &Vnode) -> Result<()> {
+        let is_full = || {
+            let state = vnode.state.read();
+            let used = state.store.memtable_bytes().saturating_add(state.store.frozen_bytes());
+            used > budget(vnode).saturating_mul(BUDGETS_MAX)
+        };
+        if !is_full() {
+            return Ok(());
+        }
+        let mut flushes = self.flushes.subscribe();
+        let room = async {
+            while is_full() {
+                if !self.asked.swap(true, Ordering::AcqRel) {
+                    self.wanted.notify_one();
+                }
+                let _ = flushes.changed().await;
+            }
+        };
+        tokio::time::timeout(ROOM_WAIT_MAX, room).await.map_err(|_| Error::of(Code::Overloaded))
+    }
+}
+
+/// Runs until the shard closes or is gone.
+pub(crate) async fn run(vnode: Weak<Vnode>, wanted: Arc<Notify>) {
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            () = wanted.notified() => {}
+            _ = ticks.tick() => {}
+        }
+        let Some(vnode) = vnode.upgrade() else { return };
+        if *vnode.closing.borrow() {
+            return;
+        }
+        let done = if vnode.is_flush_due() { vnode.flush().await } else { vnode.tick().await };
+        if let Err(error) = done {
+            tracing::warn!(vgroup = %vnode.vgroup(), %error, "maintenance of a shard failed, will be tried again");
+        }
+    }
+}
