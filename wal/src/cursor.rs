@@ -57,21 +57,27 @@ impl From<io::Error> for Stop {
     }
 }
 
+/// The first read of a cursor.
+const AHEAD_BYTES_FIRST: usize = 16 << 10;
+
 pub(crate) struct Cursor {
     file: Arc<dyn DiskFile>,
     seed: u32,
     at: Start,
     read_bytes: usize,
+    /// How much the next read asks for: little at first, since many a reader wants one record, then more.
+    ahead: usize,
     buffer: ReadBuffer,
     chunk: Bytes,
     chunk_offset: u64,
 }
 
 impl Cursor {
-    /// `seed` is the segment's; `read_bytes` is how much is read ahead.
+    /// `seed` is the segment's; `read_bytes` is how much is read ahead at most.
     pub(crate) fn new(file: Arc<dyn DiskFile>, seed: u32, at: Start, read_bytes: usize) -> Self {
         let (buffer, chunk) = (ReadBuffer::default(), Bytes::new());
-        Self { file, seed, at, read_bytes, buffer, chunk, chunk_offset: 0 }
+        let ahead = read_bytes.min(AHEAD_BYTES_FIRST);
+        Self { file, seed, at, read_bytes, ahead, buffer, chunk, chunk_offset: 0 }
     }
 
     pub(crate) fn offset(&self) -> u64 {
@@ -111,8 +117,9 @@ impl Cursor {
     /// The body of a block, verified; it starts on 64 bytes.
     pub(crate) fn body(&mut self, block: &Block, limit: u64) -> Result<Bytes, Stop> {
         let len = block.header.body_len as usize;
-        let bytes = self.fetch(block.offset, record::HEADER_BYTES + len, limit)?;
-        let body = bytes.slice(record::HEADER_BYTES..);
+        self.fetch(block.offset, record::HEADER_BYTES + len, limit)?;
+        let from = self.in_chunk(block.offset) + record::HEADER_BYTES;
+        let body = self.chunk.slice(from..from + len);
         if body_crc(&body) != block.header.body_crc {
             return Err(Stop::Bad(Fault::BodyCrc));
         }
@@ -134,7 +141,7 @@ impl Cursor {
     }
 
     fn decode(&mut self, offset: u64, limit: u64) -> Result<DecodedHeader, Stop> {
-        self.fetch_into_chunk(offset, record::HEADER_BYTES, limit)?;
+        self.fetch(offset, record::HEADER_BYTES, limit)?;
         let from = self.in_chunk(offset);
         let mut bytes = [0; record::HEADER_BYTES];
         bytes.copy_from_slice(&self.chunk[from..from + record::HEADER_BYTES]);
@@ -146,20 +153,15 @@ impl Cursor {
         })
     }
 
-    fn fetch(&mut self, offset: u64, len: usize, limit: u64) -> io::Result<Bytes> {
-        self.fetch_into_chunk(offset, len, limit)?;
-        let from = self.in_chunk(offset);
-        Ok(self.chunk.slice(from..from + len))
-    }
-
     /// Makes the chunk hold `len` bytes at `offset`, which lies on 64 bytes like all headers.
-    fn fetch_into_chunk(&mut self, offset: u64, len: usize, limit: u64) -> io::Result<()> {
+    fn fetch(&mut self, offset: u64, len: usize, limit: u64) -> io::Result<()> {
         let held = self.chunk_offset..self.chunk_offset + self.chunk.len() as u64;
         if held.start <= offset && offset + len as u64 <= held.end {
             return Ok(());
         }
         let available = usize::try_from(limit - offset).unwrap_or(usize::MAX);
-        let wanted = available.min(len.max(self.read_bytes));
+        let wanted = available.min(len.max(self.ahead));
+        self.ahead = (self.ahead * 2).min(self.read_bytes);
         self.chunk = Bytes::new(); // lets the buffer be used again
         let file = &self.file;
         self.chunk = self.buffer.filled(wanted, |buf| file.read_at(buf, offset))?;

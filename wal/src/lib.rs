@@ -56,6 +56,7 @@ mod scan;
 mod segment;
 mod shared;
 pub mod sim;
+mod turn;
 mod verify;
 mod version;
 mod writer;

@@ -16,6 +16,7 @@ use crate::record::NewRecord;
 use crate::retention::{self, Candidate, Retention};
 use crate::salt::Salts;
 use crate::shared::Shared;
+use crate::turn::Turns;
 use crate::writer::{Writer, sync_or_poison};
 use crate::{LastRecord, Options, Version};
 
@@ -28,7 +29,7 @@ pub struct Wal {
     pub(crate) shared: Arc<Shared>,
     pub(crate) writer: Mutex<Writer>,
     /// Held through an fsync, and by what moves the end of the log backwards. Taken before `writer`.
-    pub(crate) syncing: Mutex<()>,
+    pub(crate) turns: Turns,
 }
 
 /// What an append did.
@@ -79,7 +80,7 @@ impl Wal {
             batch: Batch::default(),
         };
         let shared = Shared::new(disk, dir.to_path_buf(), options, found.segments, found.next);
-        let wal = Self { shared: Arc::new(shared), writer: Mutex::new(writer), syncing: Mutex::new(()) };
+        let wal = Self { shared: Arc::new(shared), writer: Mutex::new(writer), turns: Turns::default() };
         if let Some(durable_next) = found.doubtful_from {
             wal.shared.publish_durable(durable_next);
             wal.shared.set_poisoned(true);
@@ -148,11 +149,11 @@ impl Wal {
     /// A failed fsync makes the log read-only, see [`heal`](Self::heal).
     pub fn sync(&self) -> Result<Version> {
         let wanted = self.shared.next();
-        let _syncing = self.syncing.lock();
-        self.shared.check_writable()?;
-        if self.shared.durable_next() >= wanted {
+        let served = || self.shared.durable_next() >= wanted || self.shared.is_poisoned();
+        let Some(_turn) = self.turns.take_unless(served) else {
+            self.shared.check_writable()?;
             return Ok(self.shared.durable_next());
-        }
+        };
         // Take what is there now, not only what was there when the call began: more waiters are served.
         let (next, file, segment) = {
             let writer = self.writer.lock();
@@ -160,7 +161,7 @@ impl Wal {
             (self.shared.next(), Arc::clone(&tail.file), Arc::clone(&tail.segment))
         };
         sync_or_poison(&self.shared, &*file, &segment)?;
-        // A roll may have got further meanwhile; nothing moves back while `syncing` is held.
+        // A roll may have got further meanwhile; nothing moves back while the turn is held.
         self.shared.raise_durable(next);
         Ok(self.shared.durable_next())
     }

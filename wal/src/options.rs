@@ -9,7 +9,7 @@ pub struct Options {
     pub roll_period_ns: i64,
     /// Distance of entries in the sparse index.
     pub index_bytes: u64,
-    /// How much a sequential reader asks of the disk at once.
+    /// How much a sequential reader asks of the disk at once, after smaller reads at its start.
     pub read_bytes: usize,
     /// Start of the generator of segment salts. Give each opening another number; tests give a fixed one.
     pub salt_seed: u64,
@@ -20,7 +20,7 @@ impl Default for Options {
         Self {
             segment_bytes_max: 64 << 20,
             roll_period_ns: 0,
-            index_bytes: 64 << 10,
+            index_bytes: 16 << 10,
             read_bytes: 256 << 10,
             salt_seed: 0,
         }

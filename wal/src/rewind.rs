@@ -14,6 +14,7 @@ use crate::log::Wal;
 use crate::record::{NewRecord, SchemaBlock};
 use crate::segment::Segment;
 use crate::shared::Shared;
+use crate::turn::Turn;
 use crate::writer::{End, Tail, Writer};
 use crate::{LastRecord, Version};
 
@@ -25,7 +26,7 @@ impl Wal {
     /// [`next_version`](Self::next_version) tells whether the versions are still there. If not, they are gone for readers
     /// and appends, and the next append makes that durable; after a crash before it they may be back.
     pub fn cut_from(&self, from: Version, now_ns: i64) -> Result<()> {
-        let (_syncing, mut writer) = self.lock_all();
+        let (_turn, mut writer) = self.lock_all();
         self.shared.check_writable()?;
         if from >= self.shared.next() {
             return Ok(());
@@ -44,7 +45,7 @@ impl Wal {
     /// I/O errors. To readers and appends the log is reset all the same, and the next append tries again what failed;
     /// after a crash before that, the old log may be back, whole.
     pub fn reset(&self, next: Version, before: Option<LastRecord>, now_ns: i64) -> Result<()> {
-        let (_syncing, mut writer) = self.lock_all();
+        let (_turn, mut writer) = self.lock_all();
         self.shared.check_writable()?;
         let old = self.shared.segments();
         self.shared.publish_next(next);
@@ -64,7 +65,7 @@ impl Wal {
     /// # Errors
     /// I/O errors; the log then stays read-only.
     pub fn heal(&self, now_ns: i64) -> Result<()> {
-        let (_syncing, mut writer) = self.lock_all();
+        let (_turn, mut writer) = self.lock_all();
         if !self.shared.is_poisoned() {
             return Ok(());
         }
@@ -83,9 +84,9 @@ impl Wal {
         Ok(())
     }
 
-    fn lock_all(&self) -> (MutexGuard<'_, ()>, MutexGuard<'_, Writer>) {
-        let syncing = self.syncing.lock();
-        (syncing, self.writer.lock())
+    fn lock_all(&self) -> (Option<Turn<'_>>, MutexGuard<'_, Writer>) {
+        let turn = self.turns.take_unless(|| false);
+        (turn, self.writer.lock())
     }
 
     /// Records from `from` on, the first with all schemas of its segment: which of them a later record needs is for its
