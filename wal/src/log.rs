@@ -25,10 +25,12 @@ use crate::{LastRecord, Options, Version};
 /// All methods take `&self`: appends and whatever else changes the log follow one another under a lock of the writer.
 /// [`sync`](Self::sync) does not hold that lock while the disk works, so that appends go on and one fsync serves all
 /// that were written before it. Readers take neither lock.
+///
+/// Dropping it syncs nothing: whoever shuts down calls [`sync`](Self::sync) before.
 pub struct Wal {
     pub(crate) shared: Arc<Shared>,
     pub(crate) writer: Mutex<Writer>,
-    /// Held through an fsync, and by what moves the end of the log backwards. Taken before `writer`.
+    /// Taken through an fsync, and by what moves the end of the log backwards. Before `writer`.
     pub(crate) turns: Turns,
 }
 

@@ -71,8 +71,8 @@ impl Tail {
         self.segment.first() == next
     }
 
-    /// What the header of a segment that starts at `next`, if this one ends at `end`, says of its predecessor. An empty tail is replaced by its
-    /// successor, which has the same name.
+    /// What the header of a segment that starts at `next`, if this one ends at `end`, says of its predecessor. An empty
+    /// tail is replaced by its successor, which has the same name.
     pub(crate) fn prev(&self, end: End, next: Version) -> Option<PrevSegment> {
         if self.is_empty(next) {
             return self.segment.header.prev;
@@ -90,7 +90,7 @@ impl Writer {
     /// Whether a batch of `bytes` belongs into another segment than the last.
     pub(crate) fn must_roll(&self, shared: &Shared, bytes: u64, now_ns: i64) -> bool {
         let Some(tail) = self.tail.as_ref().filter(|tail| tail.open) else { return true };
-        let full = tail.end.offset + bytes > shared.options.segment_bytes_max;
+        let full = tail.end.offset.saturating_add(bytes) > shared.options.segment_bytes_max;
         !tail.is_empty(shared.next()) && (full || self.is_due(shared, now_ns))
     }
 
@@ -115,11 +115,8 @@ impl Writer {
     /// of a log can ever be torn.
     pub(crate) fn start_segment(&mut self, shared: &Shared, now_ns: i64) -> Result<()> {
         self.sync(shared)?;
-        let header = self.successor(
-            shared,
-            now_ns,
-            self.tail.as_ref().and_then(|tail| tail.prev(tail.end, shared.next())),
-        );
+        let prev = self.tail.as_ref().and_then(|tail| tail.prev(tail.end, shared.next()));
+        let header = self.successor(shared, now_ns, prev);
         let file = self.create(shared, &header, &[])?;
         self.adopt(shared, header, file, End::of_empty(header.seed()));
         Ok(())
@@ -227,12 +224,12 @@ impl Writer {
     /// Takes disk space for `bytes` behind the tail's end.
     pub(crate) fn reserve(&mut self, bytes: u64) -> Result<()> {
         let Some(tail) = &mut self.tail else { return Ok(()) };
-        let wanted = tail.end.offset + bytes;
+        let wanted = tail.end.offset.saturating_add(bytes);
         if wanted <= tail.reserved {
             return Ok(());
         }
         // Some more, so that not every small write asks the file system.
-        let wanted = wanted.next_multiple_of(RESERVE_BYTES);
+        let wanted = wanted.checked_next_multiple_of(RESERVE_BYTES).unwrap_or(wanted);
         tail.file.reserve(wanted).map_err(WalError::io("reserve space", tail.segment.path()))?;
         tail.reserved = wanted;
         Ok(())

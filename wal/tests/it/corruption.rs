@@ -111,6 +111,27 @@ fn every_bit_of_every_file() {
 }
 
 #[test]
+fn noise_behind_a_header_and_in_an_index() {
+    use rand::{Rng, SeedableRng};
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
+    let files = log();
+    for round in 0..3000 {
+        let disk = on_disk(&files);
+        let (path, content) = &files[rng.random_range(0..files.len())];
+        // a stretch of noise, or of the same file's bytes from elsewhere
+        let from = rng.random_range(0..content.len());
+        let to = rng.random_range(from..=content.len());
+        let other = rng.random_range(0..=content.len() - (to - from));
+        let moved = rng.random_ratio(1, 2);
+        disk.damage(path, |bytes| match moved {
+            true => bytes[from..to].copy_from_slice(&content[other..other + to - from]),
+            false => rng.fill(&mut bytes[from..to]),
+        });
+        outcome(&disk, &format!("round {round}: {} {from}..{to} moved={moved}", path.display()));
+    }
+}
+
+#[test]
 fn every_length_of_every_file() {
     let files = log();
     let last_segment = files.iter().rfind(|(path, _)| path.extension().unwrap() == "log").unwrap().0.clone();

@@ -5,6 +5,7 @@
 mod common;
 mod concurrent;
 mod corruption;
+mod disk;
 mod durability;
 mod golden;
 mod history;
