@@ -1,0 +1,211 @@
+//! Runs plans: DataFusion, set up once.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use arrow_schema::{Field, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::Result as DfResult;
+use datafusion::execution::context::{QueryPlanner, SessionState};
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::OptimizerRule;
+use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
+use datafusion::optimizer::eliminate_duplicated_expr::EliminateDuplicatedExpr;
+use datafusion::optimizer::eliminate_filter::EliminateFilter;
+use datafusion::optimizer::eliminate_limit::EliminateLimit;
+use datafusion::optimizer::eliminate_outer_join::EliminateOuterJoin;
+use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
+use datafusion::optimizer::optimize_projections::OptimizeProjections;
+use datafusion::optimizer::propagate_empty_relation::PropagateEmptyRelation;
+use datafusion::optimizer::push_down_filter::PushDownFilter;
+use datafusion::optimizer::push_down_limit::PushDownLimit;
+use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
+use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
+use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream, displayable, execute_stream};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner as _};
+use datafusion::prelude::SessionConfig;
+use futures::StreamExt as _;
+use model::{Error, Result};
+
+use crate::operator::node::OperatorPlanner;
+use crate::plan::error::from_datafusion;
+use crate::plan::{OutputColumn, Plan};
+
+/// How an [`Engine`] may spend the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineSettings {
+    /// Threads that one query may keep busy.
+    pub parallelism: usize,
+    /// Memory of all queries together; past it a query fails with `Code::OutOfMemory`.
+    pub memory_bytes: usize,
+}
+
+impl Default for EngineSettings {
+    fn default() -> Self {
+        Self { parallelism: std::thread::available_parallelism().map_or(1, usize::from), memory_bytes: 1 << 30 }
+    }
+}
+
+/// Runs plans. Made once, shared by all queries; a clone shares it too.
+#[derive(Clone)]
+pub struct Engine {
+    /// For plans over one shard: no repartitioning, no merging.
+    narrow: Arc<SessionState>,
+    /// For plans over several.
+    wide: Arc<SessionState>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
+
+/// Rows of a query as they come.
+pub struct QueryStream {
+    /// Columns of the result.
+    pub columns: Vec<OutputColumn>,
+    /// Batches; the schema's field names are the columns' names and may repeat.
+    pub stream: SendableRecordBatchStream,
+}
+
+impl fmt::Debug for QueryStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueryStream").field("columns", &self.columns).finish_non_exhaustive()
+    }
+}
+
+impl QueryStream {
+    /// Arrow schema of the batches.
+    #[must_use]
+    pub fn schema(&self) -> SchemaRef {
+        self.stream.schema()
+    }
+
+    /// The next batch; `None` at the end.
+    pub async fn next(&mut self) -> Option<Result<RecordBatch>> {
+        self.stream.next().await.map(|batch| batch.map_err(from_datafusion))
+    }
+
+    /// All rows at once.
+    pub async fn collect(mut self) -> Result<Vec<RecordBatch>> {
+        let mut batches = Vec::new();
+        while let Some(batch) = self.next().await {
+            batches.push(batch?);
+        }
+        Ok(batches)
+    }
+}
+
+impl Engine {
+    /// Sets DataFusion up.
+    pub fn new(settings: &EngineSettings) -> Result<Self> {
+        let runtime = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(GreedyMemoryPool::new(settings.memory_bytes)))
+            .build_arc()
+            .map_err(from_datafusion)?;
+        let state = |partitions: usize| {
+            let config = SessionConfig::new()
+                .with_target_partitions(partitions)
+                .with_collect_statistics(false)
+                // Tables are never read from files here.
+                .with_information_schema(false)
+                .with_create_default_catalog_and_schema(false);
+            let state = SessionStateBuilder::new()
+                .with_config(config)
+                .with_runtime_env(Arc::clone(&runtime))
+                .with_default_features()
+                .with_optimizer_rules(optimizer_rules())
+                .with_query_planner(Arc::new(Planner))
+                .build();
+            Arc::new(state)
+        };
+        Ok(Self { narrow: state(1), wide: state(settings.parallelism.max(1)) })
+    }
+
+    fn state(&self, plan: &Plan) -> &SessionState {
+        if plan.shards <= 1 { &self.narrow } else { &self.wide }
+    }
+
+    async fn physical(&self, plan: &Plan) -> Result<Arc<dyn ExecutionPlan>> {
+        self.state(plan).create_physical_plan(&plan.logical).await.map_err(from_datafusion)
+    }
+
+    /// Starts a query.
+    pub async fn execute(&self, plan: &Plan) -> Result<QueryStream> {
+        let physical = self.physical(plan).await?;
+        let stream = execute_stream(physical, self.state(plan).task_ctx()).map_err(from_datafusion)?;
+        Ok(QueryStream { columns: plan.columns.clone(), stream: named(stream, &plan.columns) })
+    }
+
+    /// The plan as EXPLAIN shows it, a line an operator.
+    pub async fn explain(&self, plan: &Plan) -> Result<Vec<String>> {
+        let physical = self.physical(plan).await?;
+        let text = displayable(physical.as_ref()).indent(false).to_string();
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+}
+
+/// Gives the batches the names of the result's columns.
+fn named(stream: SendableRecordBatchStream, columns: &[OutputColumn]) -> SendableRecordBatchStream {
+    let fields: Vec<Field> = stream
+        .schema()
+        .fields()
+        .iter()
+        .zip(columns)
+        .map(|(field, column)| Field::new(&column.name, field.data_type().clone(), true))
+        .collect();
+    let schema = Arc::new(Schema::new(fields));
+    let target = Arc::clone(&schema);
+    let stream = stream.map(move |batch| {
+        let batch = batch?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&target), batch.columns().to_vec(), &options)?)
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, stream))
+}
+
+/// Those of DataFusion's rules that our plans profit from; each pass costs every query.
+fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    vec![
+        Arc::new(SimplifyExpressions::new()),
+        Arc::new(ReplaceDistinctWithAggregate::new()),
+        Arc::new(ExtractEquijoinPredicate::new()),
+        Arc::new(EliminateDuplicatedExpr::new()),
+        Arc::new(EliminateFilter::new()),
+        Arc::new(EliminateCrossJoin::new()),
+        Arc::new(EliminateLimit::new()),
+        Arc::new(PropagateEmptyRelation::new()),
+        Arc::new(EliminateOuterJoin::new()),
+        Arc::new(PushDownLimit::new()),
+        Arc::new(PushDownFilter::new()),
+        Arc::new(OptimizeProjections::new()),
+    ]
+}
+
+#[derive(Debug)]
+struct Planner;
+
+#[async_trait]
+impl QueryPlanner for Planner {
+    async fn create_physical_plan(
+        &self,
+        logical_plan: &LogicalPlan,
+        session: &dyn Session,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(OperatorPlanner)]);
+        planner.create_physical_plan(logical_plan, session).await
+    }
+}
+
+/// Runs a plan to its end on a runtime of its own. For tests and tools.
+pub fn block_on_collect(engine: &Engine, plan: &Plan) -> Result<Vec<RecordBatch>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(Error::internal)?;
+    runtime.block_on(async { engine.execute(plan).await?.collect().await })
+}

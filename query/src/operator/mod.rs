@@ -1,0 +1,9 @@
+//! Operators that DataFusion lacks: scans of shards, FILL, limits inside partitions.
+
+pub(crate) mod fill;
+pub(crate) mod node;
+pub(crate) mod partition;
+pub(crate) mod pushdown;
+pub(crate) mod scan;
+
+pub use scan::table_batch;

@@ -1,0 +1,22 @@
+//! Errors across the border to DataFusion.
+
+use datafusion::common::DataFusionError;
+use model::{Code, Error};
+
+/// What the user is told of a DataFusion error. An error of our own that travelled through DataFusion comes out as it
+/// went in.
+pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
+    match error.find_root() {
+        DataFusionError::External(inner) => match inner.downcast_ref::<Error>() {
+            Some(ours) => ours.clone(),
+            None => Error::internal(&error),
+        },
+        DataFusionError::ResourcesExhausted(text) => Error::text(Code::OutOfMemory, text.clone()),
+        _ => Error::internal(&error),
+    }
+}
+
+/// Sends an error of ours through DataFusion.
+pub(crate) fn to_datafusion(error: Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}

@@ -1,0 +1,347 @@
+//! Where INTERVAL windows begin and end.
+
+use chrono::{Datelike, NaiveDate, NaiveTime, TimeDelta};
+use model::{Code, DurationLiteral, Error, Precision, Result, TimeUnit, Zone};
+
+use crate::ast::{Window, WindowDuration};
+use crate::source::TimeRange;
+
+/// A length of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Step {
+    Ticks(i64),
+    /// Calendar months.
+    Months(i64),
+}
+
+/// The windows of one INTERVAL clause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Grid {
+    interval: Step,
+    /// Distance of neighbouring starts.
+    sliding: Step,
+    /// The grid lies this much to the right.
+    offset: Step,
+    /// Ticks that local midnight is ahead of UTC's, for days and weeks.
+    shift: i64,
+    precision: Precision,
+    zone: Zone,
+}
+
+impl Grid {
+    /// Reads the clause. `range` are the bounds that WHERE sets, for an offset of AUTO; `now_ns` says which standard
+    /// offset the zone has.
+    pub(crate) fn new(
+        window: &Window,
+        precision: Precision,
+        zone: Zone,
+        range: TimeRange,
+        now_ns: i64,
+    ) -> Result<Self> {
+        let Window::Interval { interval, offset, sliding } = window;
+        let step = |d: WindowDuration| -> Step {
+            match d {
+                WindowDuration::Ticks(ticks) => Step::Ticks(ticks),
+                WindowDuration::Literal(d) => match d.months() {
+                    Some(months) => Step::Months(months),
+                    None => Step::Ticks(d.ticks(precision).unwrap_or(i64::MAX)),
+                },
+                WindowDuration::Auto => Step::Ticks(0),
+            }
+        };
+        let length = step(*interval);
+        if matches!(length, Step::Ticks(n) | Step::Months(n) if n < 1) {
+            return Err(Error::text(Code::IntervalTooSmall, "Interval cannot be less than 1 ms"));
+        }
+        let unit = |d: &WindowDuration| match d {
+            WindowDuration::Literal(d) => Some(d.unit),
+            _ => None,
+        };
+        let grid_unit = sliding.as_ref().and_then(unit).or_else(|| unit(interval));
+        let shift = match grid_unit {
+            Some(TimeUnit::Day | TimeUnit::Week) => {
+                i64::from(standard_offset(zone, now_ns)) * precision.ticks_per_second()
+            }
+            _ => 0,
+        };
+        let mut grid =
+            Self { interval: length, sliding: length, offset: Step::Ticks(0), shift, precision, zone };
+        if let Some(sliding) = sliding {
+            grid.sliding = checked_sliding(step(*sliding), length, precision)?;
+        }
+        match offset {
+            None => {}
+            Some(WindowDuration::Auto) => grid.align_to(range.first),
+            Some(offset) => {
+                check_offset(unit(offset), step(*offset), length, precision)?;
+                grid.offset = step(*offset);
+            }
+        }
+        Ok(grid)
+    }
+
+    /// Shifts the grid so that a window begins at the lower bound.
+    fn align_to(&mut self, first: i64) {
+        if first == i64::MIN {
+            return;
+        }
+        if let Step::Ticks(interval) = self.sliding {
+            self.offset = Step::Ticks((first.saturating_add(self.shift)).rem_euclid(interval));
+        } else {
+            let start = self.last_start(first);
+            self.offset = Step::Ticks(first.saturating_sub(start));
+        }
+    }
+
+    /// The latest start at or before `ticks`.
+    fn last_start(&self, ticks: i64) -> i64 {
+        match self.sliding {
+            Step::Ticks(sliding) => {
+                let offset = match self.offset {
+                    Step::Ticks(offset) => offset,
+                    // Months only shift a grid of months.
+                    Step::Months(_) => 0,
+                };
+                let origin = offset.saturating_sub(self.shift);
+                let distance = ticks.saturating_sub(origin);
+                distance.div_euclid(sliding).saturating_mul(sliding).saturating_add(origin)
+            }
+            Step::Months(months) => {
+                let mut index = self.month_index(self.unshifted(ticks)).div_euclid(months) * months;
+                // An offset of days may reach past the month's own end.
+                while self.month_start(index) > ticks {
+                    index -= months;
+                }
+                while self.month_start(index + months) <= ticks {
+                    index += months;
+                }
+                self.month_start(index)
+            }
+        }
+    }
+
+    fn unshifted(&self, ticks: i64) -> i64 {
+        match self.offset {
+            Step::Ticks(offset) => ticks.saturating_sub(offset),
+            Step::Months(offset) => add_months(ticks, -offset, self.precision, self.zone),
+        }
+    }
+
+    /// Months from January 1900 to the local month of `ticks`.
+    fn month_index(&self, ticks: i64) -> i64 {
+        local(ticks, self.precision, self.zone)
+            .map_or(0, |t| i64::from(t.year() - 1900) * 12 + i64::from(t.month0()))
+    }
+
+    /// Start of the window of month `index`, offset included.
+    fn month_start(&self, index: i64) -> i64 {
+        let index = match self.offset {
+            Step::Months(offset) => index + offset,
+            Step::Ticks(_) => index,
+        };
+        let year = i32::try_from(index.div_euclid(12)).unwrap_or(0) + 1900;
+        let month = u32::try_from(index.rem_euclid(12)).unwrap_or(0) + 1;
+        let start = NaiveDate::from_ymd_opt(year, month, 1).map_or(0, |date| {
+            let midnight = date.and_time(NaiveTime::MIN);
+            self.zone.to_unix_s(midnight).saturating_mul(self.precision.ticks_per_second())
+        });
+        match self.offset {
+            Step::Ticks(offset) => start.saturating_add(offset),
+            Step::Months(_) => start,
+        }
+    }
+
+    /// The start after `start`.
+    pub(crate) fn next(&self, start: i64) -> i64 {
+        match self.sliding {
+            Step::Ticks(sliding) => start.saturating_add(sliding),
+            Step::Months(months) => {
+                let index = self.month_index(self.unshifted(start));
+                self.month_start(index + months)
+            }
+        }
+    }
+
+    fn previous(&self, start: i64) -> i64 {
+        match self.sliding {
+            Step::Ticks(sliding) => start.saturating_sub(sliding),
+            Step::Months(months) => {
+                let index = self.month_index(self.unshifted(start));
+                self.month_start(index - months)
+            }
+        }
+    }
+
+    /// End of the window that begins at `start`, not included.
+    pub(crate) fn end(&self, start: i64) -> i64 {
+        match self.interval {
+            Step::Ticks(interval) => start.saturating_add(interval),
+            Step::Months(_) if self.interval == self.sliding => self.next(start),
+            Step::Months(months) => add_months(start, months, self.precision, self.zone),
+        }
+    }
+
+    /// Whether windows overlap.
+    pub(crate) fn slides(&self) -> bool {
+        self.sliding != self.interval
+    }
+
+    /// Start of the one window that holds `ticks`; of windows that slide, the last.
+    pub(crate) fn start(&self, ticks: i64) -> i64 {
+        self.last_start(ticks)
+    }
+
+    /// Starts of all windows that hold `ticks`, ascending.
+    pub(crate) fn starts(&self, ticks: i64, into: &mut Vec<i64>) {
+        let begin = into.len();
+        let mut start = self.last_start(ticks);
+        while self.end(start) > ticks {
+            into.push(start);
+            let previous = self.previous(start);
+            if previous >= start {
+                break;
+            }
+            start = previous;
+        }
+        if let Some(new) = into.get_mut(begin..) {
+            new.reverse();
+        }
+    }
+
+    /// Start of the first window that holds `ticks`.
+    pub(crate) fn first_containing(&self, ticks: i64) -> i64 {
+        let mut starts = Vec::new();
+        self.starts(ticks, &mut starts);
+        starts.first().copied().unwrap_or_else(|| self.last_start(ticks))
+    }
+}
+
+/// Seconds east of UTC in the zone's winter.
+pub(crate) fn standard_offset(zone: Zone, now_ns: i64) -> i32 {
+    let now = now_ns.div_euclid(1_000_000_000);
+    let half_year = 182 * 86_400;
+    // Summer time is ahead, so the lesser of two offsets half a year apart is the standard one.
+    zone.offset_at(now).min(zone.offset_at(now - half_year))
+}
+
+/// Local wall-clock time.
+pub(crate) fn local(ticks: i64, precision: Precision, zone: Zone) -> Option<chrono::NaiveDateTime> {
+    let per_second = precision.ticks_per_second();
+    let (seconds, rest) = (ticks.div_euclid(per_second), ticks.rem_euclid(per_second));
+    let offset = i64::from(zone.offset_at(seconds));
+    let nanos = u32::try_from(rest * precision.ns_per_tick()).ok()?;
+    chrono::DateTime::from_timestamp(seconds.checked_add(offset)?, nanos).map(|t| t.naive_utc())
+}
+
+/// The same local time of day, `months` later; the day is clipped to the month's end.
+pub(crate) fn add_months(ticks: i64, months: i64, precision: Precision, zone: Zone) -> i64 {
+    let moved = || {
+        let time = local(ticks, precision, zone)?;
+        let index = i64::from(time.year()) * 12 + i64::from(time.month0()) + months;
+        let year = i32::try_from(index.div_euclid(12)).ok()?;
+        let month = u32::try_from(index.rem_euclid(12)).ok()? + 1;
+        let first = NaiveDate::from_ymd_opt(year, month, 1)?;
+        let last = first.checked_add_months(chrono::Months::new(1))?.checked_sub_signed(TimeDelta::days(1))?;
+        let date = first.with_day(time.day().min(last.day()))?;
+        let seconds = zone.to_unix_s(date.and_time(time.time()));
+        let per_second = precision.ticks_per_second();
+        Some(seconds.checked_mul(per_second)?.checked_add(ticks.rem_euclid(per_second))?)
+    };
+    moved().unwrap_or(ticks)
+}
+
+fn average(step: Step, precision: Precision) -> i64 {
+    match step {
+        Step::Ticks(ticks) => ticks,
+        // As TDengine compares months with ticks: 30 days each.
+        Step::Months(months) => {
+            let month = DurationLiteral { count: 30, unit: TimeUnit::Day };
+            month.ticks(precision).unwrap_or(i64::MAX).saturating_mul(months)
+        }
+    }
+}
+
+fn checked_sliding(sliding: Step, interval: Step, precision: Precision) -> Result<Step> {
+    let Step::Ticks(ticks) = sliding else {
+        return if sliding == interval { Ok(sliding) } else { Err(Error::of(Code::SlidingCalendar)) };
+    };
+    let length = average(interval, precision);
+    if ticks > length {
+        return Err(Error::of(Code::SlidingTooLarge));
+    }
+    if ticks < 1 || ticks < length / 100 {
+        return Err(Error::of(Code::SlidingTooSmall));
+    }
+    Ok(sliding)
+}
+
+fn check_offset(unit: Option<TimeUnit>, offset: Step, interval: Step, precision: Precision) -> Result<()> {
+    let negative = matches!(offset, Step::Ticks(n) | Step::Months(n) if n < 0);
+    if negative {
+        return Err(Error::of(Code::OffsetNegative));
+    }
+    if unit == Some(TimeUnit::Year) && matches!(interval, Step::Months(m) if m % 12 != 0) {
+        return Err(Error::of(Code::OffsetUnit));
+    }
+    let shorter = match (offset, interval) {
+        (Step::Months(_), Step::Ticks(_)) => false,
+        _ => average(offset, precision) < average(interval, precision),
+    };
+    if shorter { Ok(()) } else { Err(Error::of(Code::OffsetTooLarge)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid(interval: &str, offset: Option<&str>, sliding: Option<&str>, zone: Zone) -> Result<Grid> {
+        let d = |t: &str| WindowDuration::Literal(DurationLiteral::parse(t).unwrap());
+        let window =
+            Window::Interval { interval: d(interval), offset: offset.map(d), sliding: sliding.map(d) };
+        Grid::new(&window, Precision::Ms, zone, TimeRange::ALL, 1_709_251_200_000_000_000)
+    }
+
+    fn at(text: &str) -> i64 {
+        model::parse_timestamp(text, Precision::Ms, Zone::UTC).unwrap()
+    }
+
+    #[test]
+    fn days_follow_the_zone_and_hours_do_not() {
+        let shanghai = Zone::parse("Asia/Shanghai").unwrap();
+        let row = at("2024-03-01T17:00:00Z");
+        assert_eq!(grid("1d", None, None, shanghai).unwrap().start(row), at("2024-03-01T16:00:00Z"));
+        assert_eq!(grid("24h", None, None, shanghai).unwrap().start(row), at("2024-03-01T00:00:00Z"));
+        assert_eq!(grid("1w", None, None, Zone::UTC).unwrap().start(at("2024-03-01")), at("2024-02-29"));
+    }
+
+    #[test]
+    fn months_and_years() {
+        let month = grid("1n", None, None, Zone::UTC).unwrap();
+        assert_eq!(month.start(at("2024-02-29")), at("2024-02-01"));
+        assert_eq!(month.end(at("2024-02-01")), at("2024-03-01"));
+        let shifted = grid("1n", Some("1d"), None, Zone::UTC).unwrap();
+        assert_eq!(shifted.start(at("2024-03-01")), at("2024-02-02"));
+        assert_eq!(shifted.end(at("2024-02-02")), at("2024-03-02"));
+        assert_eq!(grid("2y", None, None, Zone::UTC).unwrap().start(at("2025-05-05")), at("2024-01-01"));
+        assert_eq!(add_months(at("2024-01-31"), 1, Precision::Ms, Zone::UTC), at("2024-02-29"));
+    }
+
+    #[test]
+    fn sliding_windows_that_hold_an_instant() {
+        let grid = grid("2m", Some("30s"), Some("1m"), Zone::UTC).unwrap();
+        let mut starts = Vec::new();
+        grid.starts(at("2024-03-01 00:00:00"), &mut starts);
+        assert_eq!(starts, [at("2024-02-29 23:58:30"), at("2024-02-29 23:59:30")]);
+    }
+
+    #[test]
+    fn refuses_bad_clauses() {
+        let code = |r: Result<Grid>| r.unwrap_err().code();
+        assert_eq!(code(grid("1m", None, Some("2m"), Zone::UTC)), Code::SlidingTooLarge);
+        assert_eq!(code(grid("1h", None, Some("1s"), Zone::UTC)), Code::SlidingTooSmall);
+        assert_eq!(code(grid("1y", None, Some("1n"), Zone::UTC)), Code::SlidingCalendar);
+        assert_eq!(code(grid("1m", Some("1m"), None, Zone::UTC)), Code::OffsetTooLarge);
+        assert_eq!(code(grid("1n", Some("1y"), None, Zone::UTC)), Code::OffsetUnit);
+        assert_eq!(code(grid("1u", None, None, Zone::UTC)), Code::IntervalTooSmall);
+    }
+}

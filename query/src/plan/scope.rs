@@ -1,0 +1,154 @@
+//! What names mean inside one SELECT.
+
+use std::sync::Arc;
+
+use datafusion::common::Column;
+use model::{Code, Error, Precision, Result};
+
+use crate::plan::types::{Ty, Typed};
+
+/// What a column of a relation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Data,
+    Tag,
+    Tbname,
+}
+
+/// What a relation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SourceKind {
+    Stable,
+    Child,
+    Normal,
+    System,
+    Subquery,
+}
+
+impl SourceKind {
+    /// Whether its rows come from one table, hence in order of time.
+    pub(crate) fn is_single(self) -> bool {
+        matches!(self, Self::Child | Self::Normal)
+    }
+
+    pub(crate) fn is_table(self) -> bool {
+        matches!(self, Self::Stable | Self::Child | Self::Normal)
+    }
+}
+
+/// A column in reach of an expression.
+#[derive(Clone, Debug)]
+pub(crate) struct ScopeColumn {
+    pub(crate) name: Arc<str>,
+    pub(crate) column: Column,
+    pub(crate) ty: Ty,
+    pub(crate) role: Role,
+    /// An expression without alias in a subquery has a name to show but none to refer to it by.
+    pub(crate) nameless: bool,
+}
+
+/// A relation in reach of an expression.
+#[derive(Clone, Debug)]
+pub(crate) struct ScopeTable {
+    /// Alias, or the table's name.
+    pub(crate) alias: Option<Arc<str>>,
+    pub(crate) kind: SourceKind,
+    pub(crate) columns: Vec<ScopeColumn>,
+    /// Index of the primary timestamp.
+    pub(crate) timeline: Option<usize>,
+    /// Rows arrive in order of the timeline.
+    pub(crate) ordered: bool,
+    pub(crate) precision: Precision,
+}
+
+/// Everything in reach.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scope {
+    pub(crate) tables: Vec<ScopeTable>,
+    /// The table that gives the result its timeline; `None` for a full join.
+    pub(crate) driving: Option<usize>,
+}
+
+impl Scope {
+    /// Precision of times without one of their own.
+    pub(crate) fn precision(&self) -> Precision {
+        self.tables.first().map_or(Precision::Ms, |t| t.precision)
+    }
+
+    pub(crate) fn tables_called<'s, 'q>(
+        &'s self,
+        qualifier: Option<&'q str>,
+    ) -> impl Iterator<Item = &'s ScopeTable> + use<'s, 'q> {
+        self.tables.iter().filter(move |t| match qualifier {
+            Some(q) => t.alias.as_deref() == Some(q),
+            None => true,
+        })
+    }
+
+    /// The column of this name.
+    pub(crate) fn column(&self, qualifier: Option<&str>, name: &str) -> Result<&ScopeColumn> {
+        let mut found = None;
+        for table in self.tables_called(qualifier) {
+            for column in &table.columns {
+                if &*column.name == name && !column.nameless && column.role != Role::Tbname {
+                    if found.is_some() {
+                        return Err(Error::with(Code::AmbiguousColumn, name));
+                    }
+                    found = Some(column);
+                }
+            }
+        }
+        found.ok_or_else(|| Error::with(Code::InvalidColumn, name))
+    }
+
+    /// `tbname`.
+    pub(crate) fn tbname(&self, qualifier: Option<&str>) -> Result<&ScopeColumn> {
+        let mut found = None;
+        for table in self.tables_called(qualifier) {
+            for column in &table.columns {
+                let is = match table.kind {
+                    SourceKind::Subquery => &*column.name == "tbname",
+                    _ => column.role == Role::Tbname,
+                };
+                if is {
+                    if found.is_some() {
+                        return Err(Error::with(Code::AmbiguousColumn, "tbname"));
+                    }
+                    found = Some(column);
+                }
+            }
+        }
+        found.ok_or_else(|| Error::of(Code::InvalidTbname))
+    }
+
+    /// The timeline: of the named table, or of the result.
+    pub(crate) fn timeline(&self, qualifier: Option<&str>) -> Option<&ScopeColumn> {
+        let table = match qualifier {
+            Some(_) => self.tables_called(qualifier).next(),
+            None => self.driving.and_then(|d| self.tables.get(d)),
+        }?;
+        table.columns.get(table.timeline?)
+    }
+
+    /// Whether `column` is the timeline of one of the tables.
+    pub(crate) fn is_timeline(&self, column: &Column) -> bool {
+        self.tables.iter().any(|t| {
+            t.timeline.and_then(|i| t.columns.get(i)).is_some_and(|c| &c.column == column)
+        })
+    }
+
+    /// What `column` is, where a relation of the scope has it.
+    pub(crate) fn role(&self, column: &Column) -> Option<Role> {
+        self.tables.iter().flat_map(|t| &t.columns).find(|c| &c.column == column).map(|c| c.role)
+    }
+
+    /// The bound column.
+    pub(crate) fn typed(&self, column: &ScopeColumn) -> Typed {
+        let timeline = self.is_timeline(&column.column);
+        Typed { timeline, ..Typed::column(column.column.clone(), column.ty) }
+    }
+
+    pub(crate) fn columns(&self) -> impl Iterator<Item = &ScopeColumn> {
+        self.tables.iter().flat_map(|t| &t.columns)
+    }
+}
