@@ -12,3 +12,4 @@ pub mod parser;
 pub mod operator;
 pub mod plan;
 pub mod source;
+pub mod topic;

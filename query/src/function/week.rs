@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, Int64Array};
+use arrow::array::{AsArray, Int64Array};
 use arrow::datatypes::Int64Type;
 use arrow_schema::DataType as Arrow;
 use chrono::{Datelike, NaiveDate};

@@ -1,6 +1,6 @@
 //! LIMIT inside each partition, and SLIMIT over them.
 
-use arrow::array::{Array, ArrayRef};
+use arrow::array::ArrayRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::common::{Result as DfResult, ScalarValue};
 

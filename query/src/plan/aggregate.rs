@@ -132,11 +132,6 @@ impl Groups {
         self.plain(df::count(lit(1_i64)))
     }
 
-    /// Whether any aggregate is computed.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.calls.is_empty()
-    }
-
     /// Key expressions and aggregate expressions, each under its column's name.
     pub(crate) fn expressions(self) -> (Vec<DfExpr>, Vec<DfExpr>) {
         let keys = self

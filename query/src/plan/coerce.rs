@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array};
+use arrow::array::{ArrayRef, AsArray, Float64Array, Int64Array};
 use arrow::datatypes::Float64Type;
 use arrow_schema::DataType as Arrow;
 use datafusion::common::ScalarValue;

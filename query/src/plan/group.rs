@@ -2,7 +2,7 @@
 
 use datafusion::common::{Column, ScalarValue};
 use datafusion::datasource::provider_as_source;
-use datafusion::logical_expr::{Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, Operator, lit};
+use datafusion::logical_expr::{Expr as DfExpr, LogicalPlanBuilder, Operator, lit};
 use model::{Code, Error, Result};
 
 use crate::ast::{Expr, Fill, TableRef};

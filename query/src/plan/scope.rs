@@ -30,10 +30,6 @@ impl SourceKind {
     pub(crate) fn is_single(self) -> bool {
         matches!(self, Self::Child | Self::Normal)
     }
-
-    pub(crate) fn is_table(self) -> bool {
-        matches!(self, Self::Stable | Self::Child | Self::Normal)
-    }
 }
 
 /// A column in reach of an expression.
