@@ -69,7 +69,9 @@ impl Core {
                     tracing::info!(group = %self.raft.config().cluster_name, term = now.current_term, "raft group leads");
                     return Ok(());
                 }
-                if now.state == ServerState::Learner && !now.membership_config.voter_ids().any(|id| id == now.id) {
+                if now.state == ServerState::Learner
+                    && !now.membership_config.voter_ids().any(|id| id == now.id)
+                {
                     return Err(Error::not_supported("raft group in which this node does not vote"));
                 }
             }
@@ -130,8 +132,11 @@ fn replay<S: StateMachine>(shared: &Shared, state: &RwLock<S>) -> Result<()> {
     let (from, end) = (shared.progress.lock().next(), shared.wal.next_version());
     if from < shared.wal.first_version() && shared.wal.first_version() < end {
         let first = shared.wal.first_version();
-        return Err(Error::with(Code::Damaged, format_args!("log begins after the checkpoint next={from} first={first}"))
-            .hint("the checkpoint is older than the log: restore both from one backup"));
+        return Err(Error::with(
+            Code::Damaged,
+            format_args!("log begins after the checkpoint next={from} first={first}"),
+        )
+        .hint("the checkpoint is older than the log: restore both from one backup"));
     }
     if from > end {
         tracing::warn!(group = shared.group, checkpoint_next = %from, log_next = %end, "log ends before the checkpoint");

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use model::{Code, Error, Result};
+use openraft::RaftLogId;
 use openraft::entry::{FromAppData, RaftEntry, RaftPayload};
 use openraft::raft::ClientWriteResult;
 use openraft::raft::responder::Responder;
-use openraft::RaftLogId;
 use parking_lot::Mutex;
 use serde::de::Error as _;
 use serde::ser::Error as _;

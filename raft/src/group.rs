@@ -93,7 +93,8 @@ impl Future for Pending {
 impl Pending {
     /// Nobody is left to answer: the core has ended.
     fn lost(&self) -> Error {
-        self.shared.failure().unwrap_or_else(|| Error::of(Code::ShuttingDown))
+        let ended = || Error::with(Code::Io, "raft core ended before it answered");
+        self.shared.failure().unwrap_or_else(ended)
     }
 }
 
@@ -154,10 +155,10 @@ impl<S: StateMachine> Group<S> {
         let (proposed, answer) = Proposed::new(proposal, reservation, permit);
         let proposed = Arc::new(proposed);
         for _ in 0..MEND_MAX {
-            let raft = self.working().await?;
-            match raft.client_write_ff(Command(Arc::clone(&proposed))).await {
+            let core = self.working().await?;
+            match core.raft.client_write_ff(Command(Arc::clone(&proposed))).await {
                 Ok(()) => return Ok(Pending { answer, shared: Arc::clone(&self.shared) }),
-                Err(e) => self.shared.fail(of_fatal(e)),
+                Err(e) => self.note_end(&core, of_fatal(e)),
             }
         }
         Err(self.shared.failure().unwrap_or_else(|| Error::of(Code::Io)))
@@ -195,7 +196,14 @@ impl<S: StateMachine> Group<S> {
         let appended = self.shared.wal.next_version();
         let last = |next: Version| next.prev().unwrap_or_default();
         let committed = Version(committed).max(applied);
-        Positions { appended: last(appended), durable, committed: last(committed), applied: last(applied), floor, first }
+        Positions {
+            appended: last(appended),
+            durable,
+            committed: last(committed),
+            applied: last(applied),
+            floor,
+            first,
+        }
     }
 
     /// The checkpoint that the state machine amounts to now. To go with a copy of the state use
@@ -232,11 +240,12 @@ impl<S: StateMachine> Group<S> {
         let membership = format::decode_stored_membership(&checkpoint.membership)?;
         let _one_at_a_time = self.compacting.lock().await;
         self.shared.progress.lock().stored(log_id(applied.version, applied.term), membership);
-        let raft = self.working().await?;
+        let core = self.working().await?;
+        let raft = &core.raft;
         raft.trigger().snapshot().await.map_err(of_fatal)?;
-        reached(&raft, applied.version, |metrics| metrics.snapshot).await?;
+        reached(raft, applied.version, |metrics| metrics.snapshot).await?;
         raft.trigger().purge_log(applied.version.get()).await.map_err(of_fatal)?;
-        reached(&raft, applied.version, |metrics| metrics.purged).await
+        reached(raft, applied.version, |metrics| metrics.purged).await
     }
 
     /// Makes everything that is in the log now durable.
@@ -269,7 +278,8 @@ impl<S: StateMachine> Group<S> {
     /// # Errors
     /// I/O errors.
     pub async fn retain(&self, retention: Retention) -> Result<RetainOutcome> {
-        let retain = move |shared: &Shared| shared.wal.retain(shared.clock.now_ns(), shared.floor_next(), retention);
+        let retain =
+            move |shared: &Shared| shared.wal.retain(shared.clock.now_ns(), shared.floor_next(), retention);
         self.log_work(retain).await
     }
 
@@ -344,31 +354,39 @@ impl<S: StateMachine> Group<S> {
         }
     }
 
-    /// The core, built anew if it has failed.
-    async fn working(&self) -> Result<Raft> {
-        if !self.shared.is_failed()
-            && let Some(core) = &*self.core.read()
-        {
-            return Ok(core.raft.clone());
+    /// A core was found to have ended. It may have been replaced since.
+    fn note_end(&self, ended: &Arc<Core>, error: Error) {
+        let core = self.core.read();
+        if core.as_ref().is_some_and(|core| Arc::ptr_eq(core, ended)) {
+            self.shared.fail(error);
         }
-        self.mend().await
+    }
+
+    fn current(&self) -> Option<Arc<Core>> {
+        self.core.read().clone().filter(|_| !self.shared.is_failed())
+    }
+
+    /// The core, built anew if it has failed.
+    async fn working(&self) -> Result<Arc<Core>> {
+        match self.current() {
+            Some(core) => Ok(core),
+            None => self.mend().await,
+        }
     }
 
     /// Builds the core anew. Those who wait meanwhile share the outcome instead of trying once more each.
-    async fn mend(&self) -> Result<Raft> {
+    async fn mend(&self) -> Result<Arc<Core>> {
         let seen = self.mended.load(Ordering::Acquire);
         let _mending = self.mending.lock().await;
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::of(Code::ShuttingDown));
         }
-        if self.mended.load(Ordering::Acquire) == seen {
+        if self.current().is_none() && self.mended.load(Ordering::Acquire) == seen {
+            let rebuilt = self.rebuild().await;
             self.mended.fetch_add(1, Ordering::AcqRel);
-            self.rebuild().await?;
+            rebuilt?;
         }
-        match (&*self.core.read(), self.shared.failure()) {
-            (Some(core), None) => Ok(core.raft.clone()),
-            (_, failure) => Err(failure.unwrap_or_else(|| Error::of(Code::Io))),
-        }
+        self.current().ok_or_else(|| self.shared.failure().unwrap_or_else(|| Error::of(Code::Io)))
     }
 
     async fn rebuild(&self) -> Result<()> {

@@ -91,7 +91,9 @@ impl LogStore {
         }
         self.shared.wal.append(first, &self.batch, now_ns).map_err(of_wal)?;
         self.last_time_ns = time_ns;
-        self.shared.syncer.written();
+        self.shared
+            .syncer
+            .written(self.batch.iter().map(|record| wal::record_bytes(record.body.len())).sum());
         let applied = self.shared.progress.lock().next();
         let mut recent = self.reader.recent.lock();
         recent.drop_below(applied);
@@ -176,7 +178,7 @@ impl RaftLogReader<TypeConfig> for LogReader {
         // What Raft has given up is not there for it, whether or not the log still holds it.
         let from = from.max(self.shared.floor_next()).max(self.shared.wal.first_version());
         let end = end.min(self.shared.wal.next_version());
-        self.read(from, end).map_err(|e| to_read_error(&e))
+        self.read(from, end).map_err(|e| self.shared.ends_core(e, to_read_error))
     }
 }
 
@@ -204,7 +206,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), StorageError> {
-        save_vote(&self.shared, *vote).await.map_err(|e| to_vote_error(&e))
+        save_vote(&self.shared, *vote).await.map_err(|e| self.shared.ends_core(e, to_vote_error))
     }
 
     async fn read_vote(&mut self) -> Result<Option<Vote>, StorageError> {
@@ -226,10 +228,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         I::IntoIter: OptionalSend,
     {
         let written = self.write(entries.into_iter().collect());
-        written.map_err(|e| {
-            self.shared.fail(e.clone());
-            to_write_error(&e)
-        })?;
+        written.map_err(|e| self.shared.ends_core(e, to_write_error))?;
         // With one voter an fsync is awaited by those who wait for an answer (`syncer`), not by Raft.
         callback.log_io_completed(Ok(()));
         Ok(())
@@ -242,7 +241,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let cut = blocking(&self.shared, move |shared| {
             shared.wal.cut_from(from, shared.clock.now_ns()).map_err(of_wal)
         });
-        cut.await.map_err(|e| to_write_error(&e))?;
+        cut.await.map_err(|e| self.shared.ends_core(e, to_write_error))?;
         self.last_time_ns = self.shared.wal.last().map_or(i64::MIN, |last| last.time_ns);
         Ok(())
     }
@@ -255,7 +254,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         self.last_time_ns = self.last_time_ns.max(0);
         let time_ns = self.last_time_ns;
         let purged = blocking(&self.shared, move |shared| purge(shared, upto, time_ns)).await;
-        purged.map_err(|e| to_write_error(&e))?;
+        purged.map_err(|e| self.shared.ends_core(e, to_write_error))?;
         self.reader.recent.lock().drop_below(self.shared.floor_next());
         Ok(())
     }

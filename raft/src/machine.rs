@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use wal::{Reader, Version};
 
 use crate::entry::{Content, Entry};
-use crate::error::of_wal;
+use crate::error::{of_wal, to_read_error};
 use crate::proposal::StateMachine;
 use crate::shared::{Progress, Shared};
 use crate::types::{
@@ -87,7 +87,9 @@ impl<S: StateMachine> Machine<S> {
         match reader.next() {
             Ok(Some(record)) if record.term == entry.log_id.leader_id.term => Ok(Some(record)),
             Ok(_) | Err(wal::WalError::Purged { .. }) if !ours => Ok(None),
-            Ok(_) => Err(Error::internal(format_args!("committed record is not in the log version={version}"))),
+            Ok(_) => {
+                Err(Error::internal(format_args!("committed record is not in the log version={version}")))
+            }
             Err(e) => {
                 self.reader = None;
                 Err(of_wal(e))
@@ -134,10 +136,7 @@ impl<S: StateMachine> RaftStateMachine<TypeConfig> for Machine<S> {
     {
         let entries: Vec<Entry> = entries.into_iter().collect();
         for some in entries.chunks(APPLY_MAX) {
-            self.apply_some(some).map_err(|e| {
-                self.shared.fail(e.clone());
-                StorageError::from(StorageIOError::read_logs(AnyError::new(&e)))
-            })?;
+            self.apply_some(some).map_err(|e| self.shared.ends_core(e, to_read_error))?;
         }
         Ok(vec![(); entries.len()])
     }

@@ -5,7 +5,9 @@ use std::io;
 
 use openraft::error::{Fatal, RPCError, RaftError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::{RPCOption, RaftNetwork, RaftNetworkFactory};
-use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
+};
 
 use crate::types::{Snapshot, TypeConfig, Vote};
 
@@ -16,7 +18,10 @@ pub(crate) struct NoPeers;
 pub(crate) struct NoPeer;
 
 fn unreachable() -> Unreachable {
-    Unreachable::new(&io::Error::new(io::ErrorKind::Unsupported, "groups of several replicas are not supported"))
+    Unreachable::new(&io::Error::new(
+        io::ErrorKind::Unsupported,
+        "groups of several replicas are not supported",
+    ))
 }
 
 impl RaftNetworkFactory<TypeConfig> for NoPeers {

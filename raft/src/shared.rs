@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use wal::{Disk, Version, Wal};
 
 use crate::syncer::Syncer;
-use crate::types::{LogId, SnapshotMeta, StoredMembership, Vote};
+use crate::types::{LogId, SnapshotMeta, StorageError, StoredMembership, Vote};
 
 pub(crate) struct Shared {
     pub(crate) group: u32,
@@ -114,6 +114,13 @@ impl Shared {
             *failure = Some(error);
             self.failed.store(true, Ordering::Release);
         }
+    }
+
+    /// As [`Shared::fail`], for an error that openraft gets to see: it ends the core.
+    pub(crate) fn ends_core(&self, error: Error, to_storage: fn(&Error) -> StorageError) -> StorageError {
+        let seen = to_storage(&error);
+        self.fail(error);
+        seen
     }
 
     pub(crate) fn is_failed(&self) -> bool {

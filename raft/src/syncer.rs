@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use model::{Error, Result};
@@ -16,6 +16,10 @@ use crate::error;
 use crate::options::Fsync;
 use crate::shared::Shared;
 
+/// How much may lie in the page cache only, whatever [`Fsync`] says. A segment is fsynced when it is closed, while
+/// appends wait; this leaves little for that fsync to do.
+const UNSYNCED_BYTES_MAX: u64 = 8 << 20;
+
 pub(crate) struct Syncer {
     when: Mutex<Fsync>,
     /// Applied, not yet durable; in order of versions.
@@ -23,6 +27,8 @@ pub(crate) struct Syncer {
     work: Notify,
     stop: Notify,
     stopped: AtomicBool,
+    /// Written since the last fsync was asked for.
+    unsynced_bytes: AtomicU64,
 }
 
 impl Syncer {
@@ -33,6 +39,7 @@ impl Syncer {
             work: Notify::new(),
             stop: Notify::new(),
             stopped: AtomicBool::new(false),
+            unsynced_bytes: AtomicU64::new(0),
         }
     }
 
@@ -45,9 +52,10 @@ impl Syncer {
         *self.when.lock()
     }
 
-    /// Records have been written. Called before they are applied, so that the disk works meanwhile.
-    pub(crate) fn written(&self) {
-        if self.when() != Fsync::Never {
+    /// Records of `bytes` have been written. Called before they are applied, so that the disk works meanwhile.
+    pub(crate) fn written(&self, bytes: u64) {
+        let unsynced_bytes = self.unsynced_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        if self.when() != Fsync::Never || unsynced_bytes >= UNSYNCED_BYTES_MAX {
             self.work.notify_one();
         }
     }
@@ -78,11 +86,12 @@ impl Syncer {
         let synced = tokio::task::spawn_blocking(move || blocking.wal.sync()).await;
         let synced = synced.map_err(error::of_join).and_then(|synced| synced.map_err(error::of_wal));
         match &synced {
-            Ok(_) => shared.syncer.serve(shared),
-            Err(e) => {
+            Err(e) if shared.wal.is_poisoned() => {
                 shared.fail(e.clone());
                 shared.syncer.refuse(e);
             }
+            // An error that has been mended meanwhile made everything durable too.
+            Ok(_) | Err(_) => shared.syncer.serve(shared),
         }
         synced
     }
@@ -108,13 +117,15 @@ impl Syncer {
         let syncer = &shared.syncer;
         loop {
             syncer.work.notified().await;
-            if let Fsync::Every { period_ms } = syncer.when() {
+            let much = syncer.unsynced_bytes.load(Ordering::Relaxed) >= UNSYNCED_BYTES_MAX;
+            if let (Fsync::Every { period_ms }, false) = (syncer.when(), much) {
                 let period = Duration::from_millis(period_ms.into());
                 let _ = tokio::time::timeout(period, syncer.stop.notified()).await; // the time is what we wait for
             }
             if syncer.stopped.load(Ordering::Acquire) {
                 return;
             }
+            syncer.unsynced_bytes.store(0, Ordering::Relaxed);
             // A failure is noted in `shared` and mended by the next proposal; the next write comes back here.
             let _ = Self::sync(&shared).await;
         }

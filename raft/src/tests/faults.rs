@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use model::{Code, Result};
 
-use super::disk::{FaultyDisk, Faults};
+use super::disk::{Faults, FaultyDisk};
 use super::support::{Bench, data};
 use crate::Fsync;
 
@@ -104,7 +104,7 @@ async fn acknowledged_records_survive_faults_among_many_proposers() -> Result<()
             acknowledged.extend(task.await.unwrap());
         }
         let last = group.propose(data("last")).await?;
-        assert!(acknowledged.len() > 16 * 20, "{kind}: most went well: {}", acknowledged.len());
+        assert!(acknowledged.len() > 500, "{kind}: a fault fails what is in flight: {}", acknowledged.len());
         let live = state.read().clone();
         group.close().await?;
         drop(group);

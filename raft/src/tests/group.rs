@@ -16,7 +16,10 @@ async fn a_new_group_leads_and_applies_its_own_entries_first() -> Result<()> {
     let (group, state) = Bench::std(dir.path()).open().await?;
     assert_eq!(state.read().kinds(), [Kind::Membership, Kind::Noop]);
     let positions = group.positions();
-    assert_eq!((positions.applied, positions.committed, positions.appended), (Version(1), Version(1), Version(1)));
+    assert_eq!(
+        (positions.applied, positions.committed, positions.appended),
+        (Version(1), Version(1), Version(1))
+    );
     assert_eq!((positions.first, positions.floor), (Version(0), None));
 
     let version = group.propose(data("hello")).await?;
@@ -207,7 +210,8 @@ async fn a_checkpoint_is_where_the_next_start_begins() -> Result<()> {
 
     // Through bytes, as its owner stores it.
     let checkpoint = postcard::from_bytes(&postcard::to_stdvec(&checkpoint).unwrap()).unwrap();
-    let (group, state) = bench.open_from(Seen(stored.0[stored.0.len() - 1..].to_vec()), Some(checkpoint)).await?;
+    let (group, state) =
+        bench.open_from(Seen(stored.0[stored.0.len() - 1..].to_vec()), Some(checkpoint)).await?;
     assert_eq!(state.read().bodies().last().unwrap(), "behind");
     assert_eq!(state.read().0.len(), 3, "checkpoint, the record behind it, the new term's own");
     assert_eq!(group.positions().floor, Some(floor));

@@ -7,6 +7,7 @@ use model::ManualClock;
 use openraft::testing::{StoreBuilder, Suite};
 use parking_lot::RwLock;
 use tempfile::TempDir;
+use wal::sim::SimDisk;
 use wal::{Disk, StdDisk, Wal};
 
 use super::support::Seen;
@@ -42,4 +43,18 @@ impl StoreBuilder<TypeConfig, LogStore, Machine<Seen>, TempDir> for OnDisk {
 #[test]
 fn openraft_suite_passes_on_files() {
     Suite::test_all(OnDisk).unwrap();
+}
+
+struct OnSimDisk;
+
+impl StoreBuilder<TypeConfig, LogStore, Machine<Seen>> for OnSimDisk {
+    async fn build(&self) -> Result<((), LogStore, Machine<Seen>), StorageError> {
+        let (log, machine) = build(Arc::new(SimDisk::new()), Path::new("/sim")).unwrap();
+        Ok(((), log, machine))
+    }
+}
+
+#[test]
+fn openraft_suite_passes_on_a_simulated_disk() {
+    Suite::test_all(OnSimDisk).unwrap();
 }
