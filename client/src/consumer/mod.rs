@@ -50,6 +50,8 @@ pub enum ConsumerState {
     Closed,
 }
 
+/// How long one poll of a stream waits.
+const STREAM_POLL: Duration = Duration::from_secs(1);
 const TOPIC_BYTES_MAX: usize = 192;
 /// TMQ's budget: 240 attempts, half a second apart.
 const SUBSCRIBE_BUDGET: Duration = Duration::from_secs(120);
@@ -309,6 +311,7 @@ impl Consumer {
             self.commit_in_background(due, self.shared.config.on_auto_commit.clone());
         }
         let deadline = now.checked_add(timeout);
+        let _waiting = Waiting::new(&self.shared);
         loop {
             let changed = self.shared.changed.notified();
             tokio::pin!(changed);
@@ -340,12 +343,10 @@ impl Consumer {
                 return None;
             }
             loop {
-                match self.poll(Duration::MAX).await.transpose() {
-                    Some(result) => {
-                        let open = result.is_ok() || self.state() != ConsumerState::Closed;
-                        return Some((result, open));
-                    }
-                    None => tokio::task::yield_now().await,
+                // Who waits for the next message has done with the one before: each round may commit it.
+                if let Some(result) = self.poll(STREAM_POLL).await.transpose() {
+                    let open = result.is_ok() || self.state() != ConsumerState::Closed;
+                    return Some((result, open));
                 }
             }
         };
@@ -476,6 +477,22 @@ impl Consumer {
     #[must_use]
     pub fn config(&self) -> &ConsumerConfig {
         &self.shared.config
+    }
+}
+
+/// A poll that waits; counted even if its future is dropped.
+struct Waiting<'a>(&'a Shared);
+
+impl<'a> Waiting<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        shared.state.lock().waits(true);
+        Self(shared)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().waits(false);
     }
 }
 

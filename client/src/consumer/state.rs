@@ -196,6 +196,8 @@ pub(crate) struct State {
     generation: u64,
     pub(super) sequence: u64,
     polled: bool,
+    /// Polls that wait now: they count as liveness for as long as they wait.
+    waiting: u32,
     auto_commit_due: Duration,
     ready: bool,
     left: bool,
@@ -221,6 +223,7 @@ impl State {
             generation: 0,
             sequence: 0,
             polled: false,
+            waiting: 0,
             auto_commit_due: Duration::ZERO,
             ready: false,
             left: false,
@@ -476,6 +479,11 @@ impl State {
         }
     }
 
+    /// A poll begins or ends to wait.
+    pub(crate) fn waits(&mut self, begins: bool) {
+        self.waiting = if begins { self.waiting + 1 } else { self.waiting.saturating_sub(1) };
+    }
+
     /// The next message or error, or how long to wait for one. Starts vgroups that wait for a poll.
     ///
     /// # Errors
@@ -541,7 +549,7 @@ impl State {
 
     /// What the next heartbeat reports.
     pub(crate) fn heartbeat(&mut self, consumer: u64) -> v1::HeartbeatRequest {
-        let polled = std::mem::take(&mut self.polled);
+        let polled = std::mem::take(&mut self.polled) || self.waiting > 0;
         let waiting: BTreeSet<_> = self.queue.iter().map(|queued| queued.key).collect();
         let progress = self.parts.iter().map(|(key, part)| {
             let read = if waiting.contains(key) { 0 } else { part.read_to };

@@ -594,6 +594,10 @@ fn heartbeats_tell_of_polls_and_of_consistent_positions() {
     let lost = rig.state.heartbeat(1);
     rig.state.heartbeat_failed(&lost);
     assert!(rig.state.heartbeat(1).polled, "told again when the first was lost");
+    rig.state.waits(true);
+    assert!(rig.state.heartbeat(1).polled && rig.state.heartbeat(1).polled, "a poll that waits is one");
+    rig.state.waits(false);
+    assert!(!rig.state.heartbeat(1).polled);
     assert_eq!(quiet.progress[0].position, None, "the policy is not resolved");
     rig.message(2, 1, 4);
     rig.caught_up(2, 8);

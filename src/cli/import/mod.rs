@@ -1,0 +1,231 @@
+//! `tidemark import`: a CSV file into a table, or into the children of a super table.
+
+mod cells;
+mod infer;
+mod load;
+mod target;
+
+use std::fs::File;
+use std::io::{IsTerminal as _, stderr};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use client::{Batch, Writer};
+use indicatif::{ProgressBar, ProgressStyle};
+use model::{Code, Error, Result, Value, Zone};
+
+use super::common::{ConnectArgs, note, parse_zone};
+use infer::Scan;
+use load::{Loader, Rows, Skipped};
+
+/// What a bad line does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnError {
+    /// End there; the lines before it stay written
+    Stop,
+    /// List it and go on
+    Skip,
+}
+
+/// `tidemark import`.
+#[derive(Debug, Args)]
+#[command(after_help = "Creates the database, the table and the children if they are missing: whole numbers become BIGINT, \
+                        other numbers DOUBLE, the rest VARCHAR. Where an instant repeats in a table, the later line \
+                        wins.\n\n\
+                        tidemark import sensor.csv --into plant.sensor\n\
+                        tidemark import air.csv --into city.air --tags station --name 'air_{station}' --null NA --tz +08:00")]
+pub struct ImportArgs {
+    /// CSV file with a header
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Where rows go: a table, or with --tags a super table
+    #[arg(long, value_name = "DB.TABLE", value_parser = parse_into)]
+    pub into: Into,
+    /// Column with the time [default: the first that reads as one]
+    #[arg(long, value_name = "COL")]
+    pub ts: Option<String>,
+    /// Columns that tell the devices apart and become tags
+    #[arg(long, value_name = "COL,..", value_delimiter = ',')]
+    pub tags: Vec<String>,
+    /// Name of a device's child table, such as 'h_{host}' [default: table and tags, joined by _]
+    #[arg(long, value_name = "TEMPLATE", requires = "tags")]
+    pub name: Option<String>,
+    /// Text that means NULL, beside the empty cell
+    #[arg(long, value_name = "TEXT")]
+    pub null: Option<String>,
+    /// Zone of times without an offset
+    #[arg(long = "tz", value_name = "ZONE", value_parser = parse_zone, default_value = "UTC")]
+    pub zone: String,
+    /// What a bad line does
+    #[arg(long, value_enum, default_value_t = OnError::Stop)]
+    pub on_error: OnError,
+    /// Server and user
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+/// A database and a table, as they were given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Into {
+    /// Database.
+    pub database: String,
+    /// Table or super table.
+    pub table: String,
+}
+
+fn parse_into(text: &str) -> Result<Into, String> {
+    let clean = |name: &str| name.trim().trim_matches('`').to_owned();
+    match text.split_once('.').map(|(database, table)| (clean(database), clean(table))) {
+        Some((database, table)) if !database.is_empty() && !table.is_empty() && !table.contains('.') => {
+            Ok(Into { database, table })
+        }
+        _ => Err(format!("`{text}` is not DB.TABLE")),
+    }
+}
+
+/// Lines of one batch.
+const BATCH_ROWS: usize = 10_000;
+
+/// Rows read, written and left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    rows: u64,
+    written: u64,
+    skipped: u64,
+}
+
+/// Runs it.
+pub(super) async fn run(args: ImportArgs) -> Result<()> {
+    let open = || {
+        File::open(&args.file).map_err(|e| {
+            Error::text(Code::Io, format!("cannot read the file: path={} cause={e}", args.file.display())).caused_by(e)
+        })
+    };
+    let bytes = open()?.metadata().map_or(0, |metadata| metadata.len());
+    let file = args.file.display().to_string();
+    let zone = Zone::parse(&args.zone).unwrap_or_default();
+    // Read twice, so that a column's type fits all of it and no row is kept in memory.
+    let scan = Scan::of(open()?, &file, args.null.as_deref(), zone)?;
+    let connection = args.connect.connect("", "").await?;
+    let (writer, plan) = target::prepare(&connection, &args, &scan, zone).await?;
+    let mut loader = Loader::new(open()?, &file, plan)?;
+    let progress = progress(bytes);
+    let mut counts = Counts::default();
+    let done = load(&writer, &mut loader, args.on_error, &progress, &mut counts).await;
+    progress.finish_and_clear();
+    note(&format!("rows={} written={} skipped={}", counts.rows, counts.written, counts.skipped));
+    done
+}
+
+async fn load(
+    writer: &Writer,
+    loader: &mut Loader<File>,
+    on_error: OnError,
+    progress: &ProgressBar,
+    counts: &mut Counts,
+) -> Result<()> {
+    let mut sent = 0;
+    let stopped = loop {
+        let mut batch = BatchRows { batch: writer.batch_of(&loader.plan().column_names())? };
+        let chunk = loader.fill(&mut batch, BATCH_ROWS, on_error == OnError::Skip);
+        counts.rows += chunk.rows;
+        counts.skipped += u64::try_from(chunk.skipped.len()).unwrap_or(u64::MAX);
+        for Skipped { error } in &chunk.skipped {
+            progress.suspend(|| note(&format!("skipped: {error}")));
+        }
+        sent += u64::try_from(batch.batch.len()).unwrap_or(u64::MAX);
+        // What a failed write has to say is what flush says.
+        if !batch.batch.is_empty() && writer.write(batch.batch).await.is_err() {
+            break None;
+        }
+        progress.set_position(loader.bytes_read());
+        match chunk.stopped {
+            Some(error) => break Some(error),
+            None if chunk.done => break None,
+            None => {}
+        }
+    };
+    // Written is what the server has acknowledged; of lines that repeat an instant, all but the last were overwritten.
+    writer.flush().await?;
+    counts.written = sent;
+    stopped.map_or(Ok(()), Err)
+}
+
+/// A batch as the loader sees it.
+struct BatchRows {
+    batch: Batch,
+}
+
+impl Rows for BatchRows {
+    fn push(&mut self, table: &str, tags: Option<&[Value]>, row: &[Value]) -> Result<()> {
+        let table = match tags {
+            Some(tags) => self.batch.child(table, tags)?,
+            None => self.batch.table(table)?,
+        };
+        self.batch.push(table, row)
+    }
+}
+
+fn progress(bytes: u64) -> ProgressBar {
+    if !stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(bytes);
+    let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// What both passes read the file with.
+fn reader<R: std::io::Read>(file: R) -> csv::Reader<R> {
+    // Lines with too few or too many cells are told with their number, not as the end of the file.
+    csv::ReaderBuilder::new().flexible(true).from_reader(file)
+}
+
+/// What the header is checked for in both passes.
+fn header<R: std::io::Read>(reader: &mut csv::Reader<R>, file: &str) -> Result<Vec<String>> {
+    let header = reader.headers().map_err(|e| unreadable(file, &e))?;
+    let names: Vec<String> =
+        header.iter().map(|name| name.trim().trim_start_matches('\u{feff}').to_owned()).collect();
+    let wrong = |text: String| Err(Error::text(Code::CsvCell, format!("file={file} line=1: {text}")));
+    if names.iter().all(String::is_empty) {
+        return wrong("there is no header".into());
+    }
+    if let Some(at) = names.iter().position(String::is_empty) {
+        return wrong(format!("column {} has no name", at + 1));
+    }
+    match names.iter().enumerate().find(|(at, name)| names.iter().take(*at).any(|n| n == *name)) {
+        Some((_, twice)) => wrong(format!("column {twice} is there twice")),
+        None => Ok(names),
+    }
+}
+
+fn unreadable(file: &str, error: &csv::Error) -> Error {
+    let line = error.position().map_or(String::new(), |at| format!(" line={}", at.line()));
+    Error::text(Code::CsvCell, format!("file={file}{line}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn into_names_a_database_and_a_table() {
+        let into = parse_into("`Power`.meters").unwrap();
+        assert_eq!((into.database.as_str(), into.table.as_str()), ("Power", "meters"));
+        for bad in ["meters", ".t", "db.", "a.b.c", ""] {
+            assert!(parse_into(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn headers_are_checked() {
+        let names = |text: &str| header(&mut reader(text.as_bytes()), "f.csv").map_err(|e| e.message().to_owned());
+        assert_eq!(names("\u{feff}ts, Value \n"), Ok(vec!["ts".into(), "Value".into()]));
+        assert!(names("").unwrap_err().contains("no header"));
+        assert!(names("ts,,v\n").unwrap_err().contains("column 2 has no name"));
+        assert!(names("ts,v,v\n").unwrap_err().contains("column v is there twice"));
+    }
+}

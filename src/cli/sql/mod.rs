@@ -1,0 +1,101 @@
+//! `tidemark sql`: scripts, and the interactive shell.
+
+mod complete;
+mod repl;
+mod run;
+mod split;
+
+use std::io::{self, IsTerminal as _, Read as _};
+use std::process::ExitCode;
+
+use clap::Args;
+use model::{Code, Error, Result, Zone};
+
+use super::common::{ConnectArgs, Signals, machine_zone, parse_zone, print_error};
+use super::output::{Format, Printer};
+use run::Runner;
+use split::statements;
+
+/// `tidemark sql`.
+#[derive(Debug, Args)]
+#[command(after_help = "Without -s and -f statements are read from the terminal, or from what is piped in. End them \
+                        with `;`, or with `\\G` for one value a line.\n\n\
+                        tidemark sql -d power -s 'SELECT count(*) FROM meters'\n\
+                        tidemark sql -f schema.sql && tidemark sql -s 'SHOW DATABASES' -o json")]
+pub struct SqlArgs {
+    /// Server and user
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+    /// Current database
+    #[arg(short = 'd', long = "database", value_name = "DB", default_value = "", hide_default_value = true)]
+    pub database: String,
+    /// Run these statements, separated by `;`
+    #[arg(short = 's', long = "statements", value_name = "STATEMENTS", conflicts_with = "file")]
+    pub statements: Option<String>,
+    /// Run the statements in this file; `-` is stdin
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub file: Option<String>,
+    /// How rows are printed
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", value_enum, default_value_t)]
+    pub output: Format,
+    /// Go on after an error; the exit status is 1 all the same
+    #[arg(long = "continue")]
+    pub go_on: bool,
+    /// Zone of times without an offset and of times shown [default: UTC in scripts, else the machine's]
+    #[arg(long = "tz", value_name = "ZONE", value_parser = parse_zone)]
+    pub zone: Option<String>,
+}
+
+/// Runs it.
+pub(super) async fn run(args: SqlArgs) -> Result<ExitCode> {
+    let script = match (&args.statements, args.file.as_deref()) {
+        (Some(statements), _) => Some(statements.clone()),
+        (None, Some("-")) => Some(read_stdin()?),
+        (None, Some(path)) => Some(std::fs::read_to_string(path).map_err(|e| {
+            Error::text(Code::Io, format!("cannot read the script: path={path} cause={e}")).caused_by(e)
+        })?),
+        (None, None) if !io::stdin().is_terminal() => Some(read_stdin()?),
+        (None, None) => None,
+    };
+    let default_zone = if script.is_some() { "UTC".to_owned() } else { machine_zone() };
+    let zone_name = args.zone.clone().unwrap_or(default_zone);
+    let zone = Zone::parse(&zone_name).unwrap_or_default();
+    let connection = args.connect.connect(&args.database, &zone_name).await?;
+    let runner = Runner {
+        connection,
+        format: args.output,
+        zone,
+        signals: Signals::new()?,
+        connect: args.connect,
+        interactive: script.is_none(),
+    };
+    match script {
+        Some(script) => run_script(runner, &script, args.go_on).await,
+        None => repl::run(runner).await.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn read_stdin() -> Result<String> {
+    let mut text = String::new();
+    io::stdin().read_to_string(&mut text).map_err(|e| {
+        Error::text(Code::Io, format!("cannot read statements from stdin: {e}")).caused_by(e)
+    })?;
+    Ok(text)
+}
+
+/// Runs statement after statement; stops at the first error, which decides the exit status, or goes on.
+async fn run_script(mut runner: Runner, script: &str, go_on: bool) -> Result<ExitCode> {
+    let mut printer = Printer::new(io::BufWriter::new(io::stdout()), runner.format, runner.zone);
+    let mut code = ExitCode::SUCCESS;
+    for statement in statements(script) {
+        match runner.execute(&statement, &mut printer).await {
+            Ok(()) => {}
+            Err(error) if go_on && !super::common::is_broken_pipe(&error) => {
+                print_error(&error, false);
+                code = ExitCode::FAILURE;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(code)
+}

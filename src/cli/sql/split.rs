@@ -1,0 +1,144 @@
+//! Where one statement ends and the next begins. Nothing else of SQL is known here.
+
+/// A statement without its terminator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Statement {
+    pub(super) text: String,
+    /// Ended with `\G`: print one value a line.
+    pub(super) vertical: bool,
+}
+
+/// The statements of a script; the last needs no terminator. Empty ones are left out.
+pub(super) fn statements(script: &str) -> Vec<Statement> {
+    let mut found = Vec::new();
+    let mut rest = script;
+    while !rest.is_empty() {
+        let (text, vertical, next) = match end(rest) {
+            Some(End { at, behind, vertical }) => {
+                (rest.get(..at).unwrap_or(rest), vertical, rest.get(behind..).unwrap_or(""))
+            }
+            None => (rest, false, ""),
+        };
+        if !is_blank(text) {
+            found.push(Statement { text: text.trim().to_owned(), vertical });
+        }
+        rest = next;
+    }
+    found
+}
+
+/// Whether the text's last statement has its terminator, or there is none.
+pub(super) fn is_complete(text: &str) -> bool {
+    let mut rest = text;
+    while let Some(End { behind, .. }) = end(rest) {
+        rest = rest.get(behind..).unwrap_or("");
+    }
+    is_blank(rest)
+}
+
+struct End {
+    at: usize,
+    behind: usize,
+    vertical: bool,
+}
+
+/// The first terminator outside of quotes and comments.
+fn end(text: &str) -> Option<End> {
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        let next = chars.peek().map(|(_, c)| *c);
+        match (c, next) {
+            (';', _) => return Some(End { at, behind: at + 1, vertical: false }),
+            ('\\', Some('G')) => {
+                // `\G;` is one terminator, not two.
+                let behind = at + 2;
+                let after = text.get(behind..).unwrap_or("");
+                let semicolon = usize::from(after.starts_with(';'));
+                return Some(End { at, behind: behind + semicolon, vertical: true });
+            }
+            ('\'' | '"', _) => {
+                while let Some((_, inner)) = chars.next() {
+                    if inner == '\\' {
+                        chars.next();
+                    } else if inner == c {
+                        break;
+                    }
+                }
+            }
+            ('`', _) => {
+                chars.by_ref().find(|(_, inner)| *inner == '`');
+            }
+            ('-', Some('-')) => {
+                chars.by_ref().find(|(_, inner)| *inner == '\n');
+            }
+            ('/', Some('*')) => {
+                chars.next();
+                let mut star = false;
+                for (_, inner) in chars.by_ref() {
+                    if star && inner == '/' {
+                        break;
+                    }
+                    star = inner == '*';
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Only blanks and comments.
+fn is_blank(text: &str) -> bool {
+    let mut rest = text.trim_start();
+    loop {
+        let next = if let Some(comment) = rest.strip_prefix("--") {
+            comment.split_once('\n').map_or("", |(_, next)| next)
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            match comment.split_once("*/") {
+                Some((_, next)) => next,
+                // The server says that it does not end.
+                None => return false,
+            }
+        } else {
+            return rest.is_empty();
+        };
+        rest = next.trim_start();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(script: &str) -> Vec<String> {
+        statements(script).into_iter().map(|s| s.text).collect()
+    }
+
+    #[test]
+    fn terminators_count_outside_of_quotes_and_comments_only() {
+        assert_eq!(texts("a; b ;\n;c"), ["a", "b", "c"]);
+        assert_eq!(texts("insert into t values ('a;b\\';', \";\"); x"), [
+            "insert into t values ('a;b\\';', \";\")",
+            "x"
+        ]);
+        assert_eq!(texts("select `a;``b`; y"), ["select `a;``b`", "y"]);
+        assert_eq!(texts("a -- no; really\n; b"), ["a -- no; really", "b"]);
+        assert_eq!(texts("a /* ; */; b"), ["a /* ; */", "b"]);
+        assert_eq!(texts("select ts - -1; b"), ["select ts - -1", "b"]);
+        assert_eq!(texts("-- only\n/* comments */ ; "), Vec::<String>::new());
+        assert_eq!(texts("größe; b"), ["größe", "b"]);
+    }
+
+    #[test]
+    fn backslash_g_asks_for_one_value_a_line() {
+        let found = statements("select 1\\G select 2; select '\\G'\\G;");
+        assert_eq!(found.iter().map(|s| s.vertical).collect::<Vec<_>>(), [true, false, true]);
+        assert_eq!(found.len(), 3);
+    }
+
+    #[test]
+    fn a_statement_goes_on_until_its_terminator() {
+        assert!(is_complete("select 1;") && is_complete("") && is_complete("a; b\\G -- done"));
+        assert!(!is_complete("select 1") && !is_complete("a; b") && !is_complete("select ';"));
+    }
+}

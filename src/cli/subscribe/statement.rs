@@ -1,0 +1,242 @@
+//! The shell's `subscribe topic -g group [options];`, with the texts that TDengine's shell has.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use client::{Consumer, ConsumerConfig, Message};
+use model::{Code, Error, Result, Zone};
+
+use super::print::{RowFormat, RowPrinter};
+use crate::cli::common::{ConnectArgs, Signals, output_failed};
+
+const USAGE: &str = "\
+Usage: subscribe <topic> -g <group_id> [options];
+
+  -g <group_id>   consumer group (required)
+  -c <client_id>  client id, shown by SHOW CONSUMERS
+  -o <offset>     earliest or latest, for a group without committed offset (default: latest)
+  -n <rows>       stop after that many rows (default: 0, unlimited)
+  -t <ms>         how long one poll waits (default: 1000)
+  -h              this page
+
+Press Ctrl+C to stop subscribing.";
+
+const NAME_BYTES_MAX: usize = 191;
+const POLL_MS: u64 = 1_000;
+
+/// What a subscribe statement asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct Wanted {
+    topic: String,
+    group: String,
+    client: String,
+    offset: String,
+    rows: Option<u64>,
+    poll_ms: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Parsed {
+    Usage,
+    /// Text of what is wrong.
+    Wrong(String),
+    Run(Wanted),
+}
+
+/// The words of a subscribe statement, quotes and backticks taken off; `None` for any other statement.
+pub(in crate::cli) fn words(statement: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let (mut quote, mut begun) = (None, false);
+    for c in statement.chars() {
+        match quote {
+            Some(end) if c == end => quote = None,
+            Some(_) => word.push(c),
+            None if matches!(c, '\'' | '"' | '`') => (quote, begun) = (Some(c), true),
+            None if c.is_whitespace() => {
+                if begun {
+                    words.push(std::mem::take(&mut word));
+                }
+                begun = false;
+            }
+            None => {
+                word.push(c);
+                begun = true;
+            }
+        }
+    }
+    if begun {
+        words.push(word);
+    }
+    words.first().is_some_and(|first| first.eq_ignore_ascii_case("subscribe")).then(|| words.split_off(1))
+}
+
+/// Reads the options; warnings about unknown ones go to `warn`.
+fn parse(words: &[String], warn: &mut Vec<String>) -> Parsed {
+    let mut wanted = Wanted {
+        topic: String::new(),
+        group: String::new(),
+        client: String::new(),
+        offset: "latest".into(),
+        rows: None,
+        poll_ms: POLL_MS,
+    };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().cloned().unwrap_or_default();
+        match word.as_str() {
+            "-h" => return Parsed::Usage,
+            "-g" => wanted.group = cut(value()),
+            "-c" => wanted.client = cut(value()),
+            "-o" => wanted.offset = value(),
+            "-n" => wanted.rows = value().parse().ok().filter(|rows| *rows > 0),
+            "-t" => wanted.poll_ms = value().parse().ok().filter(|ms| *ms > 0).unwrap_or(POLL_MS),
+            option if option.starts_with('-') => {
+                warn.push(format!("Warning: unknown option '{option}', ignored."));
+                value();
+            }
+            topic if wanted.topic.is_empty() => wanted.topic = topic.to_owned(),
+            other => warn.push(format!("Warning: unknown option '{other}', ignored.")),
+        }
+    }
+    if wanted.topic.is_empty() {
+        return Parsed::Usage;
+    }
+    if wanted.group.is_empty() {
+        return Parsed::Wrong("Error: group_id is required. Use -g <group_id>.".into());
+    }
+    Parsed::Run(wanted)
+}
+
+fn cut(mut text: String) -> String {
+    while text.len() > NAME_BYTES_MAX {
+        text.pop();
+    }
+    text
+}
+
+/// Runs the statement. What goes wrong is told in TDengine's words on `out`, as its shell does, and as our error.
+pub(in crate::cli) async fn run(
+    words: &[String],
+    connect: &ConnectArgs,
+    zone: Zone,
+    out: &mut impl Write,
+    signals: &mut Signals,
+) -> Result<()> {
+    let mut warnings = Vec::new();
+    let parsed = parse(words, &mut warnings);
+    let mut say = |text: &str| writeln!(out, "{text}").and_then(|()| out.flush()).map_err(output_failed);
+    for warning in &warnings {
+        say(warning)?;
+    }
+    let wanted = match parsed {
+        Parsed::Usage => return say(USAGE),
+        Parsed::Wrong(text) => {
+            say(&text)?;
+            return Err(Error::text(Code::SubscribeOptionInvalid, "group_id is required").hint("use -g <group_id>"));
+        }
+        Parsed::Run(wanted) => wanted,
+    };
+    let mut config = ConsumerConfig::new("");
+    config.connect = connect.options();
+    if let Err(error) = config.set("auto.offset.reset", &wanted.offset) {
+        say(&format!("Error: failed to set auto.offset.reset to '{}'", wanted.offset))?;
+        return Err(error.into());
+    }
+    let made = match config.set("group.id", &wanted.group).and_then(|()| config.set("client.id", &wanted.client)) {
+        Ok(()) => Consumer::new(config).await,
+        Err(error) => Err(error.into()),
+    };
+    let consumer = match made {
+        Ok(consumer) => consumer,
+        Err(error) => {
+            say(&format!("Error: failed to create consumer: {}", error.message()))?;
+            return Err(error);
+        }
+    };
+    let Wanted { topic, group, offset, .. } = &wanted;
+    say(&format!("Subscribing to topic [{topic}], group [{group}], offset [{offset}] ...\nPress Ctrl+C to stop.\n"))?;
+    let subscribed = tokio::select! {
+        subscribed = consumer.subscribe([topic.as_str()]) => subscribed,
+        () = signals.next() => return consumer.close().await,
+    };
+    if let Err(error) = subscribed {
+        say(&format!("Error: failed to subscribe: {}", error.message()))?;
+        return Err(error);
+    }
+    let mut total = 0;
+    let shown = tokio::select! {
+        shown = show(&wanted, &consumer, zone, out, &mut total) => shown,
+        () = signals.next() => Ok(()),
+    };
+    writeln!(out, "\nUnsubscribed. Total rows received: {total}").and_then(|()| out.flush()).map_err(output_failed)?;
+    let closed = consumer.close().await;
+    shown.and(closed)
+}
+
+async fn show(wanted: &Wanted, consumer: &Consumer, zone: Zone, out: &mut impl Write, total: &mut u64) -> Result<()> {
+    let mut printer = RowPrinter::new(out, RowFormat::Table, zone);
+    let mut left = wanted.rows;
+    loop {
+        let Some(message) = consumer.poll(Duration::from_millis(wanted.poll_ms)).await? else { continue };
+        print(&mut printer, &message, &mut left, total).map_err(output_failed)?;
+        if left == Some(0) {
+            return Ok(());
+        }
+    }
+}
+
+fn print(
+    printer: &mut RowPrinter<impl Write>,
+    message: &Message,
+    left: &mut Option<u64>,
+    total: &mut u64,
+) -> io::Result<()> {
+    let before = *left;
+    printer.message(message, true, left)?;
+    let rows = u64::try_from(message.rows_len()).unwrap_or(u64::MAX);
+    *total += before.zip(*left).map_or(rows, |(before, after)| before - after);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(statement: &str) -> (Parsed, Vec<String>) {
+        let mut warnings = Vec::new();
+        let parsed = parse(&words(statement).unwrap(), &mut warnings);
+        (parsed, warnings)
+    }
+
+    #[test]
+    fn only_subscribe_is_ours() {
+        assert_eq!(words("select 1"), None);
+        assert_eq!(words("subscriber x"), None);
+        assert_eq!(words("SUBSCRIBE `My Topic` -g ''").unwrap(), ["My Topic", "-g", ""]);
+    }
+
+    #[test]
+    fn options_are_read() {
+        let (parsed, warnings) = read("subscribe t -g g -c me -o earliest -n 8 -t 50");
+        let Parsed::Run(wanted) = parsed else { panic!("{parsed:?}") };
+        assert_eq!((wanted.topic.as_str(), wanted.group.as_str(), wanted.client.as_str()), ("t", "g", "me"));
+        assert_eq!((wanted.offset.as_str(), wanted.rows, wanted.poll_ms), ("earliest", Some(8), 50));
+        assert!(warnings.is_empty());
+        let Parsed::Run(defaults) = read("subscribe t -g g -n 0 -t -5").0 else { panic!("not run") };
+        assert_eq!((defaults.offset.as_str(), defaults.rows, defaults.poll_ms), ("latest", None, 1_000));
+    }
+
+    #[test]
+    fn what_is_missing_is_told_as_tdengines_shell_does() {
+        assert_eq!(read("subscribe").0, Parsed::Usage);
+        assert_eq!(read("subscribe t -g g -h").0, Parsed::Usage);
+        let wrong = Parsed::Wrong("Error: group_id is required. Use -g <group_id>.".into());
+        assert_eq!(read("subscribe t").0, wrong);
+        let (parsed, warnings) = read("subscribe t -x 5 -g g");
+        assert!(matches!(parsed, Parsed::Run(_)), "the value is swallowed");
+        assert_eq!(warnings, ["Warning: unknown option '-x', ignored."]);
+        assert!(USAGE.starts_with("Usage: subscribe <topic> -g <group_id> [options];"));
+        assert!(USAGE.ends_with("Press Ctrl+C to stop subscribing."));
+    }
+}

@@ -1,0 +1,8 @@
+//! Tidemark, the binary's parts: the command line, the server that it starts, the demo and the benchmarks.
+//!
+//! It is *not* for: what a database is or does. That lies in the crates below, which this wires together.
+
+pub mod bench;
+pub mod cli;
+pub mod demo;
+pub mod server;
