@@ -57,9 +57,9 @@ pub struct RetainOutcome {
 }
 
 impl Wal {
-    /// Opens the log in `dir`, creating the directory if need be. Checks every segment's header, scans the last segment,
-    /// cuts a torn tail (and says so), and makes durable what it found. The caller sees to it that no other process
-    /// writes here.
+    /// Opens the log in `dir`, creating the directory if need be. Checks every segment's header, scans the last
+    /// segment, cuts a torn tail (and says so), and makes durable what it found. The caller sees to it that no other
+    /// process writes here.
     ///
     /// # Errors
     /// I/O errors; damage, that is anything that a crash cannot explain; a newer format.
@@ -144,8 +144,8 @@ impl Wal {
         Ok(())
     }
 
-    /// Makes all that was appended before the call durable and answers the version up to which (not included) the log is
-    /// durable now. Calls that wait for one another share one fsync; with nothing new there is none.
+    /// Makes all that was appended before the call durable and answers the version up to which (not included) the log
+    /// is durable now. Calls that wait for one another share one fsync; with nothing new there is none.
     ///
     /// # Errors
     /// A failed fsync makes the log read-only, see [`heal`](Self::heal).
@@ -168,8 +168,9 @@ impl Wal {
         Ok(self.shared.durable_next())
     }
 
-    /// Takes disk space for `bytes` of records ([`record_bytes`](crate::record_bytes) each) to come, so that a full disk
-    /// shows before a proposal instead of in the middle of it. Count everything that is proposed and not yet appended.
+    /// Takes disk space for `bytes` of records ([`record_bytes`](crate::record_bytes) each) to come, so that a full
+    /// disk shows before a proposal instead of in the middle of it. Count everything that is proposed and not yet
+    /// appended.
     ///
     /// # Errors
     /// As [`append`](Self::append); [`WalError::is_out_of_space`] is the one to expect.

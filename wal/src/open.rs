@@ -86,27 +86,26 @@ pub(crate) struct Opened {
 
 pub(crate) fn open(disk: &Arc<dyn Disk>, dir: &Path, options: &Options) -> Result<Opened> {
     disk.create_dir_all(dir).map_err(WalError::io("create directory", dir))?;
-    let mut report = OpenReport::default();
     let listed = list(&**disk, dir)?;
     let mut files = segment_files(&listed);
-    let blank_next = drop_blank(&**disk, dir, &mut files, &mut report)?;
+    let mut ignored = Vec::new();
+    let blank_next = pass_blank(&**disk, dir, &mut files, &mut ignored)?;
     let mut headers = read_headers(&**disk, dir, &files)?;
-    let sequence = headers.iter().map(|header| header.sequence).max().unwrap_or(0) + 1;
-    drop_superseded(&**disk, dir, &mut headers, &mut report)?;
+    let sequence = headers.iter().map(|header| header.sequence).max().unwrap_or(0).saturating_add(1);
+    pass_superseded(dir, &mut headers, &mut ignored);
     for pair in headers.windows(2) {
         if let [header, next] = pair {
             check_link(&**disk, dir, header, next)?;
         }
     }
-    tidy(&**disk, dir, &listed, &headers, &mut report)?;
-    // Names that were made just before the last end of the process may not be durable yet.
-    disk.sync_dir(dir).map_err(WalError::io("sync directory", dir))?;
+    pass_leftovers(dir, &listed, &headers, &mut ignored);
 
     let mut segments = Vec::with_capacity(headers.len());
     for (at, header) in headers.iter().enumerate() {
         let end = headers.get(at + 1).and_then(|next| next.prev).map_or(0, |prev| prev.end);
         segments.push(Arc::new(Segment::new(disk, dir, *header, end, options)));
     }
+    let mut report = OpenReport { ignored, ..OpenReport::default() };
     let doubtful = listed.iter().any(|entry| entry.name == DOUBT_MARK);
     let opened = match segments.last() {
         Some(segment) => {
@@ -120,6 +119,10 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, dir: &Path, options: &Options) -> Resul
             Opened { tail: None, last: None, next, segments, sequence, doubtful_from: None, report }
         }
     };
+    // Only now that nothing refuses.
+    remove_ignored(&**disk, &opened.report.ignored)?;
+    // This also makes names durable that were made just before the last process ended.
+    disk.sync_dir(dir).map_err(WalError::io("sync directory", dir))?;
     Ok(finish(opened))
 }
 
@@ -134,45 +137,46 @@ pub(crate) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<DirEntry>> {
     disk.list(dir).map_err(WalError::io("list directory", dir))
 }
 
-/// First versions and sizes of the segment files, in order.
-pub(crate) fn segment_files(listed: &[DirEntry]) -> Vec<(Version, u64)> {
+/// First versions of the segment files, in order.
+pub(crate) fn segment_files(listed: &[DirEntry]) -> Vec<Version> {
     let files = listed.iter().filter(|entry| !entry.is_dir);
-    files.filter_map(|entry| Some((parse_file_name(&entry.name)?, entry.len))).collect()
+    files.filter_map(|entry| parse_file_name(&entry.name)).collect()
 }
 
 /// Passes over files at the end that have no content. A name of theirs tells where a log went on that has nothing else.
-fn drop_blank(
+fn pass_blank(
     disk: &dyn Disk,
     dir: &Path,
-    files: &mut Vec<(Version, u64)>,
-    report: &mut OpenReport,
+    files: &mut Vec<Version>,
+    ignored: &mut Vec<IgnoredFile>,
 ) -> Result<Option<Version>> {
     let mut lowest = None;
-    while let Some((first, _)) = files.last().copied() {
-        let path = dir.join(file_name(first));
-        let file = disk.open(&path, Access::Read).map_err(WalError::io("open segment", &path))?;
-        if !is_blank(&*file).map_err(WalError::io("read segment", &path))? {
+    while let Some(first) = files.last().copied() {
+        let file = dir.join(file_name(first));
+        let opened = disk.open(&file, Access::Read).map_err(WalError::io("open segment", &file))?;
+        if !is_blank(&*opened).map_err(WalError::io("read segment", &file))? {
             break;
         }
-        disk.remove(&path).map_err(WalError::io("remove blank segment", &path))?;
-        report.ignored.push(IgnoredFile { file: path, why: Ignored::BlankSegment });
+        ignored.push(IgnoredFile { file, why: Ignored::BlankSegment });
         lowest = Some(first);
         files.pop();
     }
     Ok(lowest)
 }
 
-fn read_headers(disk: &dyn Disk, dir: &Path, files: &[(Version, u64)]) -> Result<Vec<SegmentHeader>> {
-    let read = |&(first, _): &(Version, u64)| {
-        let path = dir.join(file_name(first));
-        let file = disk.open(&path, Access::Read).map_err(WalError::io("open segment", &path))?;
-        read_header(&*file, &path, first)
-    };
-    files.iter().map(read).collect()
+fn read_headers(disk: &dyn Disk, dir: &Path, files: &[Version]) -> Result<Vec<SegmentHeader>> {
+    files.iter().map(|first| open_header(disk, dir, *first)).collect()
 }
 
-/// Which segments, in order of their versions, are still of the log: not those with a lower number than one before them,
-/// which a cut took off; and nothing before one that a reset started, which continues nothing.
+/// Opens a segment file and reads its header.
+pub(crate) fn open_header(disk: &dyn Disk, dir: &Path, first: Version) -> Result<SegmentHeader> {
+    let path = dir.join(file_name(first));
+    let file = disk.open(&path, Access::Read).map_err(WalError::io("open segment", &path))?;
+    read_header(&*file, &path, first)
+}
+
+/// Which segments, in order of their versions, are still of the log: not those with a lower number than one before
+/// them, which a cut took off; and nothing before one that a reset started, which continues nothing.
 pub(crate) fn in_log(headers: &[SegmentHeader]) -> Vec<bool> {
     let mut highest = 0;
     let rising = headers.iter().map(|header| {
@@ -186,21 +190,12 @@ pub(crate) fn in_log(headers: &[SegmentHeader]) -> Vec<bool> {
     in_log
 }
 
-/// A cut or a reset starts a segment and then removes those that it supersedes. Does the rest of that.
-fn drop_superseded(
-    disk: &dyn Disk,
-    dir: &Path,
-    headers: &mut Vec<SegmentHeader>,
-    report: &mut OpenReport,
-) -> Result<()> {
+/// A cut or a reset starts a segment and then removes those that it supersedes. A crash may leave some.
+fn pass_superseded(dir: &Path, headers: &mut Vec<SegmentHeader>, ignored: &mut Vec<IgnoredFile>) {
     let mut in_log = in_log(headers).into_iter();
-    let superseded: Vec<_> = headers.extract_if(.., |_| in_log.next() == Some(false)).collect();
-    for header in superseded {
-        let path = dir.join(file_name(header.first));
-        disk.remove(&path).map_err(WalError::io("remove segment", &path))?;
-        report.ignored.push(IgnoredFile { file: path, why: Ignored::Superseded });
+    for header in headers.extract_if(.., |_| in_log.next() == Some(false)) {
+        ignored.push(IgnoredFile { file: dir.join(file_name(header.first)), why: Ignored::Superseded });
     }
-    Ok(())
 }
 
 /// Checks that `next` was started where `header`'s segment ends, and that the end is there.
@@ -243,17 +238,15 @@ fn last_block_fault(
     })
 }
 
-/// Removes what a crash left half made, and indexes without a segment.
-fn tidy(
-    disk: &dyn Disk,
+/// What a crash left half made, and indexes without a segment.
+fn pass_leftovers(
     dir: &Path,
     listed: &[DirEntry],
     headers: &[SegmentHeader],
-    report: &mut OpenReport,
-) -> Result<()> {
+    ignored: &mut Vec<IgnoredFile>,
+) {
     let firsts: BTreeSet<_> = headers.iter().map(|header| header.first).collect();
     for entry in listed.iter().filter(|entry| !entry.is_dir) {
-        let file = dir.join(&entry.name);
         let unfinished = entry.name.strip_suffix(".tmp").and_then(parse_file_name).is_some();
         let why = match index::parse_file_name(&entry.name) {
             Some(first) if !firsts.contains(&first) => Ignored::StrayIndex,
@@ -261,10 +254,16 @@ fn tidy(
             _ if unfinished => Ignored::Unfinished,
             _ => continue,
         };
-        if why != Ignored::EmptyIndex {
-            disk.remove(&file).map_err(WalError::io("remove leftover", &file))?;
+        ignored.push(IgnoredFile { file: dir.join(&entry.name), why });
+    }
+}
+
+fn remove_ignored(disk: &dyn Disk, ignored: &[IgnoredFile]) -> Result<()> {
+    for IgnoredFile { file, why } in ignored {
+        tracing::info!(file = %file.display(), ?why, "file ignored");
+        if *why != Ignored::EmptyIndex {
+            disk.remove(file).map_err(WalError::io("remove leftover", file))?;
         }
-        report.ignored.push(IgnoredFile { file, why });
     }
     Ok(())
 }

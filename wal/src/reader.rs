@@ -101,9 +101,9 @@ impl WalReader {
 /// Reads records one after the other. Sees exactly the versions below the published
 /// [`next_version`](WalReader::next_version); at the end it answers `None` and goes on when more was appended.
 ///
-/// A reader in the middle of a segment that retention deletes finishes that segment. A reader that is past a point where
-/// the log is cut (Raft conflict) goes on at its version in the new history; readers that stay below the committed
-/// version never see that, since Raft cuts nothing committed.
+/// A reader in the middle of a segment that retention deletes finishes that segment. A reader that is past a point
+/// where the log is cut (Raft conflict) goes on at its version in the new history; readers that stay below the
+/// committed version never see that, since Raft cuts nothing committed.
 pub struct Reader {
     shared: Arc<Shared>,
     at: Version,

@@ -23,8 +23,8 @@ impl Wal {
     ///
     /// # Errors
     /// [`WalError::Purged`] if `from` lies below the first version. After an I/O error
-    /// [`next_version`](Self::next_version) tells whether the versions are still there. If not, they are gone for readers
-    /// and appends, and the next append makes that durable; after a crash before it they may be back.
+    /// [`next_version`](Self::next_version) tells whether the versions are still there. If not, they are gone for
+    /// readers and appends, and the next append makes that durable; after a crash before it they may be back.
     pub fn cut_from(&self, from: Version, now_ns: i64) -> Result<()> {
         let (_turn, mut writer) = self.lock_all();
         self.shared.check_writable()?;
@@ -59,8 +59,8 @@ impl Wal {
     }
 
     /// Makes a log writable again that a failed sync has made read-only: reads the records that are not known to be
-    /// durable, as far as the page cache has them, and stores them anew in another segment. Opening does the same if the
-    /// process ended before.
+    /// durable, as far as the page cache has them, and stores them anew in another segment. Opening does the same if
+    /// the process ended before.
     ///
     /// # Errors
     /// I/O errors; the log then stays read-only.

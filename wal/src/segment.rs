@@ -92,8 +92,8 @@ impl Segment {
         *self.file.lock() = Some(Arc::downgrade(file));
     }
 
-    /// The file, opened unless it is open. Fails with `NotFound` if the segment has been deleted, or replaced by another
-    /// of the same name.
+    /// The file, opened unless it is open. Fails with `NotFound` if the segment has been deleted, or replaced by
+    /// another of the same name.
     pub(crate) fn file(&self) -> Result<Arc<dyn DiskFile>> {
         let mut known = self.file.lock();
         if let Some(file) = known.as_ref().and_then(Weak::upgrade) {

@@ -96,8 +96,8 @@ impl Shared {
         if self.is_poisoned() { Err(WalError::Poisoned { dir: self.dir.clone() }) } else { Ok(()) }
     }
 
-    /// Removes a segment's files, durably. In this order and one by one: a crash may leave an index without its segment,
-    /// which the next opening tidies, but never a hole between segments.
+    /// Removes a segment's files, durably. In this order and one by one: a crash may leave an index without its
+    /// segment, which the next opening tidies, but never a hole between segments.
     pub(crate) fn delete(&self, segment: &Segment) -> Result<()> {
         self.delete_file(segment.path())?;
         let index = segment.index_path();

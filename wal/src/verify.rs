@@ -10,10 +10,10 @@ use crate::disk::{Access, Disk};
 use crate::error::{Damage, Fault, Result, WalError};
 use crate::format::record::What;
 use crate::format::segment::{SegmentHeader, file_name, parse_file_name};
-use crate::open::{check_link, in_log, list, segment_files};
+use crate::open::{check_link, in_log, list, open_header, segment_files};
 use crate::record::Record;
 use crate::scan::{is_blank, judge, scan};
-use crate::segment::{Segment, read_header};
+use crate::segment::Segment;
 use crate::{Options, Version};
 
 /// Folders below the given one that are searched for logs.
@@ -78,8 +78,8 @@ pub fn verify(disk: &Arc<dyn Disk>, path: &Path) -> Result<Vec<SegmentReport>> {
     Ok(reports)
 }
 
-/// The intact records of a segment, of a log's folder, or of all logs in a tree of folders, in order; what is not intact
-/// comes as an error, after which the next segment follows.
+/// The intact records of a segment, of a log's folder, or of all logs in a tree of folders, in order; what is not
+/// intact comes as an error, after which the next segment follows.
 ///
 /// # Errors
 /// I/O errors of listing folders.
@@ -124,11 +124,11 @@ fn find_in(disk: &dyn Disk, dir: &Path, depth: usize, found: &mut Vec<Found>) ->
     let listed = list(disk, dir)?;
     let files = segment_files(&listed);
     // What is wrong with a header is told where its segment is looked at.
-    let headers: Vec<_> = files.iter().filter_map(|(first, _)| header(disk, dir, *first).ok()).collect();
+    let headers: Vec<_> = files.iter().filter_map(|first| open_header(disk, dir, *first).ok()).collect();
     let in_log = in_log(&headers);
     let is_in = |first| headers.iter().zip(&in_log).any(|(header, is_in)| header.first == first && *is_in);
     let is_out = |first| headers.iter().zip(&in_log).any(|(header, is_in)| header.first == first && !*is_in);
-    for (first, _) in files {
+    for first in files {
         let next = headers.iter().find(|header| header.first > first && is_in(header.first)).copied();
         found.push(Found { dir: dir.to_path_buf(), first, superseded: is_out(first), next });
     }
@@ -138,12 +138,6 @@ fn find_in(disk: &dyn Disk, dir: &Path, depth: usize, found: &mut Vec<Found>) ->
         }
     }
     Ok(())
-}
-
-fn header(disk: &dyn Disk, dir: &Path, first: Version) -> Result<SegmentHeader> {
-    let path = dir.join(file_name(first));
-    let file = disk.open(&path, Access::Read).map_err(WalError::io("open segment", &path))?;
-    read_header(&*file, &path, first)
 }
 
 /// None if the segment is gone: retention was faster.
@@ -212,9 +206,7 @@ impl Opened {
         file_bytes: u64,
         next: Option<SegmentHeader>,
     ) -> Result<Self> {
-        let path = found.path();
-        let file = disk.open(&path, Access::Read).map_err(WalError::io("open segment", &path))?;
-        let header = read_header(&*file, &path, found.first)?;
+        let header = open_header(&**disk, &found.dir, found.first)?;
         let prev = next.and_then(|next| next.prev).filter(|prev| prev.first == found.first);
         let limit = prev.map_or(file_bytes, |prev| prev.end.min(file_bytes));
         let segment = Segment::new(disk, &found.dir, header, limit, &Options::default());

@@ -26,7 +26,8 @@ pub(crate) struct Writer {
     pub(crate) last: Option<LastRecord>,
     /// Segments that retention took out of the log and whose files are still to be deleted, oldest first.
     pub(crate) expired: Vec<Arc<Segment>>,
-    /// Segments that a cut or a reset took out of the log. Their files go once the segment is there that supersedes them.
+    /// Segments that a cut or a reset took out of the log. Their files go once the segment is there that supersedes
+    /// them.
     pub(crate) superseded: Vec<Arc<Segment>>,
     /// Whether the next version is fixed though there is no segment: a reset said so.
     pub(crate) anchored: bool,
@@ -111,8 +112,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Closes the last segment and starts the one of `shared.next()`. Closed segments are durable: only the last segment
-    /// of a log can ever be torn.
+    /// Closes the last segment and starts the one of `shared.next()`. Closed segments are durable: only the last
+    /// segment of a log can ever be torn.
     pub(crate) fn start_segment(&mut self, shared: &Shared, now_ns: i64) -> Result<()> {
         self.sync(shared)?;
         let prev = self.tail.as_ref().and_then(|tail| tail.prev(tail.end, shared.next()));

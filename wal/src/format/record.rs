@@ -158,7 +158,8 @@ impl RecordHeader {
         EncodedHeader { bytes: out.0, crc: sum }
     }
 
-    /// Checks a header by itself: magic number and checksum. That it follows its predecessor is for the reader to check.
+    /// Checks a header by itself: magic number and checksum. That it follows its predecessor is for the reader to
+    /// check.
     pub(crate) fn decode(bytes: &[u8; HEADER_BYTES], seed: u32) -> Result<DecodedHeader, BadRecord> {
         let f = Fields(*bytes);
         if f.u32(0) != MAGIC {

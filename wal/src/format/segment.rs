@@ -36,8 +36,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) first: Version,
     /// Different in every segment that was ever started, so that a block of another segment never verifies here.
     pub(crate) salt: u64,
-    /// Segments of a log are numbered in the order of their making. One with a lower number than a segment before it was
-    /// cut off, whether or not its file could be removed.
+    /// Segments of a log are numbered in the order of their making. One with a lower number than a segment before it
+    /// was cut off, whether or not its file could be removed.
     pub(crate) sequence: u64,
     /// When the segment was started, which is when the one before it was closed.
     pub(crate) created_ns: i64,

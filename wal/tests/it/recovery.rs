@@ -61,6 +61,26 @@ fn a_record_behind_a_cut_is_never_taken_for_the_next() {
 }
 
 #[test]
+fn a_record_of_another_history_of_the_same_segment_does_not_follow() {
+    // Two histories that part after record 0: same segment, same versions, same sizes.
+    let history = |word: &str| {
+        let disk = SimDisk::new();
+        let (wal, _) = open(&disk);
+        append(&wal, 0, 1);
+        wal.append(Version(1), &[record(format!("{word} one"))], 0).unwrap();
+        wal.append(Version(2), &[record(format!("{word} two"))], 0).unwrap();
+        content(&disk, &segment(0))
+    };
+    let (ours, theirs) = (history("our"), history("the"));
+    let third = ours.len() - 128;
+    let disk = SimDisk::new();
+    disk.put(&segment(0), &[&ours[..third], &theirs[third..]].concat());
+    let refused = open_with(&disk, small()).unwrap_err();
+    let WalError::Damaged(damage) = &refused else { panic!("{refused}") };
+    assert_eq!((damage.what, damage.version), (Fault::Chain, Version(2)), "{refused}");
+}
+
+#[test]
 fn c071_empty_last_files_are_a_normal_sight() {
     for (name, bytes, why) in [
         ("00000000000000000030.log", 0, Some(Ignored::BlankSegment)),
