@@ -485,6 +485,23 @@ fn c039_a_group_is_dropped_once() {
 }
 
 #[test]
+fn tokens_of_a_group_made_again_are_new() {
+    let mut world = joined(1, &[1]);
+    let first = world.group("t").owned_by(ConsumerId(1)).next().unwrap();
+    let known = world.state.consumer(ConsumerId(1)).unwrap().epoch;
+    world.drop_group("g", "t", true).unwrap();
+    world.fence.clear();
+    world.subscribe(1, &["t"]).unwrap();
+    world.drive();
+    let again = world.group("t").owned_by(ConsumerId(1)).next().unwrap();
+    assert!(again.1 > first.1, "a commit to the dropped group that is still under way is refused");
+    assert!(
+        world.state.consumer(ConsumerId(1)).unwrap().epoch > known,
+        "and the client sees a new assignment"
+    );
+}
+
+#[test]
 fn drop_group_by_force_deletes_its_members() {
     let mut world = joined(2, &[1]);
     world.drop_group("g", "t", true).unwrap();

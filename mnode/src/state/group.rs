@@ -82,7 +82,7 @@ pub struct Pending {
 /// A consumer group on one topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// Of the assignment in force; 0 before the first.
+    /// Of the assignment in force; before the first, the version of the log at which the group was made.
     pub epoch: Epoch,
     /// Members of the assignment in force.
     pub members: BTreeSet<ConsumerId>,

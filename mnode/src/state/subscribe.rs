@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{Code, ConsumerId, Error, Result, TopicId};
+use model::{Code, ConsumerId, Epoch, Error, Result, TopicId};
 
 use super::topics::NAME_BYTES_MAX;
-use super::{Consumer, ConsumerState, Event, GroupKey, MnodeState};
+use super::{Consumer, ConsumerState, Event, Group, GroupKey, MnodeState};
 use crate::shards::TopicInfo;
 use crate::spec::{ConsumerParameters, ConsumerSpec, TopicKind};
 
@@ -106,8 +106,12 @@ impl MnodeState {
         }
         let Ok(topics) = self.resolve(spec, topics) else { return Vec::new() };
         let target: BTreeSet<TopicId> = topics.iter().map(|t| t.id).collect();
+        // Each step of an epoch takes a record of this log, so epochs never overtake versions: what starts from the
+        // version now is above every epoch that an earlier bearer of the same name had, and no token means two things.
+        let first_epoch = self.applied.0;
         for topic in &target {
-            self.groups.entry(GroupKey { topic: *topic, group: spec.group.clone() }).or_default();
+            let key = GroupKey { topic: *topic, group: spec.group.clone() };
+            self.groups.entry(key).or_insert_with(|| Group { epoch: Epoch(first_epoch), ..Group::default() });
         }
         let consumer = self.consumers.entry(spec.id).or_insert_with(|| Consumer {
             id: spec.id,
@@ -117,7 +121,7 @@ impl MnodeState {
             host: String::new(),
             end_point: String::new(),
             parameters: ConsumerParameters::default(),
-            epoch: 0,
+            epoch: first_epoch,
             topics: BTreeSet::new(),
             target: BTreeSet::new(),
             shown: BTreeSet::new(),
