@@ -34,7 +34,8 @@ const MEND_MAX: usize = 2;
 
 /// One Raft group: a log that is agreed upon, and the state machine that its records have built.
 ///
-/// Dropping it stops it in the end; [`close`](Self::close) stops it in order.
+/// [`close`](Self::close) stops it in order. Dropped without that it stops in its own time, and the directory must not
+/// be opened again by this process before.
 pub struct Group<S> {
     options: GroupOptions,
     shared: Arc<Shared>,
@@ -136,8 +137,8 @@ impl<S: StateMachine> Group<S> {
         Ok((group, report))
     }
 
-    /// Queues a proposal and returns once its place in the order is fixed: proposals enter the log in the order in
-    /// which these calls return. Waits where too much is in flight, and builds the core anew if a storage error has
+    /// Queues a proposal and returns once its place in the order is fixed: what is enqueued after this has returned
+    /// stands behind it in the log. Waits where too much is in flight, and builds the core anew if a storage error has
     /// ended it.
     ///
     /// # Errors
@@ -431,7 +432,8 @@ fn open(
     let is_new = wal.last().is_none() && progress.applied.is_none();
     let syncer = Syncer::new(options.fsync);
     let (group, node, dir) = (options.group, options.node, options.dir.clone());
-    let shared = Shared::new(group, node, dir, disk, clock, wal, syncer, progress);
+    let segment_bytes_max = options.wal.segment_bytes_max;
+    let shared = Shared::new(group, node, dir, disk, clock, wal, segment_bytes_max, syncer, progress);
     if is_new {
         core::bootstrap(&shared)?;
     }

@@ -33,7 +33,7 @@ impl GroupOptions {
             wal: wal::Options::default(),
             fsync: Fsync::Never,
             heartbeat_ms: 1_000,
-            in_flight_bytes_max: 64 << 20,
+            in_flight_bytes_max: 16 << 20,
             seed: u64::from(group),
         }
     }

@@ -33,6 +33,7 @@ pub(crate) struct Shared {
     /// Version after the last committed one.
     pub(crate) committed_next: AtomicU64,
     reserved: Arc<AtomicU64>,
+    segment_bytes_max: u64,
     failed: AtomicBool,
     failure: Mutex<Option<Error>>,
 }
@@ -75,6 +76,7 @@ impl Shared {
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
         wal: Wal,
+        segment_bytes_max: u64,
         syncer: Syncer,
         progress: Progress,
     ) -> Self {
@@ -93,16 +95,21 @@ impl Shared {
             progress: Mutex::new(progress),
             applied: watch::Sender::new(applied),
             reserved: Arc::default(),
+            segment_bytes_max,
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
         }
     }
 
     /// Takes disk space for `bytes` beside everything that has been proposed and is not in the log yet.
+    ///
+    /// Space is taken in the last segment, and another is started where that has no room. So that a burst of proposals
+    /// does not leave a trail of small segments, what the others hold counts up to a quarter of a segment only.
     pub(crate) fn reserve(&self, bytes: u64) -> wal::Result<Reservation> {
         let before = self.reserved.fetch_add(bytes, Ordering::AcqRel);
         let reservation = Reservation { bytes, total: Arc::clone(&self.reserved) };
-        self.wal.reserve(before.saturating_add(bytes), self.clock.now_ns())?;
+        let all = before.saturating_add(bytes).min(self.segment_bytes_max / 4).max(bytes);
+        self.wal.reserve(all, self.clock.now_ns())?;
         Ok(reservation)
     }
 

@@ -122,6 +122,28 @@ async fn one_fsync_serves_all_who_wait() -> Result<()> {
     group.close().await
 }
 
+/// What is reserved for proposals in flight must not close segments that have room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_leaves_no_trail_of_small_segments() -> Result<()> {
+    let dir = tempfile::tempdir().unwrap();
+    let mut bench = Bench::std(dir.path());
+    bench.options.wal.segment_bytes_max = 100_000;
+    let (group, _) = bench.open().await?;
+    let mut pending = Vec::new();
+    for _ in 0..1_000 {
+        pending.push(group.enqueue(data(vec![0; 960])).await?); // 1 KiB each in the log, ten segments in all
+    }
+    for pending in pending {
+        pending.await?;
+    }
+    let segments = std::fs::read_dir(dir.path().join("wal")).unwrap();
+    let segments =
+        segments.filter(|f| f.as_ref().is_ok_and(|f| f.path().extension().is_some_and(|e| e == "log")));
+    let count = segments.count();
+    assert!(count <= 16, "{count} segments");
+    group.close().await
+}
+
 #[tokio::test]
 async fn without_fsync_nothing_is_synced_and_with_a_period_it_is() -> Result<()> {
     let dir = tempfile::tempdir().unwrap();

@@ -23,7 +23,7 @@ fn build(disk: Arc<dyn Disk>, dir: &Path) -> model::Result<(LogStore, Machine<Se
     let options = wal::Options { segment_bytes_max: 2_000, ..Default::default() };
     let wal = Wal::open(Arc::clone(&disk), &dir.join("wal"), options, 0).map_err(crate::error::of_wal)?.0;
     let syncer = Syncer::new(Fsync::Never);
-    let shared = Shared::new(2, 0, dir.to_owned(), disk, clock, wal, syncer, Progress::default());
+    let shared = Shared::new(2, 0, dir.to_owned(), disk, clock, wal, 2_000, syncer, Progress::default());
     log_store::load(&shared)?;
     let shared = Arc::new(shared);
     let machine = Machine::position_only(Arc::clone(&shared), Arc::new(RwLock::new(Seen::default())));
