@@ -6,6 +6,7 @@
 pub mod ast;
 pub mod engine;
 mod function;
+pub mod insert;
 pub mod lexer;
 pub mod literal;
 pub mod parser;

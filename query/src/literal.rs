@@ -78,6 +78,8 @@ pub enum Misfit {
     Bool,
     /// Not a time.
     Timestamp,
+    /// A time that 64 bits of ticks do not reach.
+    OutOfRange,
     /// A bare word for a string.
     Symbol,
     /// Longer than declared.
@@ -96,6 +98,7 @@ impl Misfit {
             Self::IllegalDouble => "illegal double data".into(),
             Self::Bool => "invalid bool data".into(),
             Self::Timestamp => "invalid timestamp".into(),
+            Self::OutOfRange => "timestamp out of range".into(),
             Self::Symbol => "invalid data or symbol".into(),
             Self::TooLong => "value too long".into(),
         }
@@ -106,6 +109,7 @@ impl Misfit {
     pub fn into_error(self, near: &str, column: &str) -> Error {
         match self {
             Self::TooLong => Error::with(Code::ValueTooLong, column),
+            Self::OutOfRange => Error::of(Code::TimestampOutOfRange),
             _ => Error::text(Code::InsertSyntax, format!("syntax error near '{near}' ({})", self.reason()))
                 .hint(format!("in the value of {column}")),
         }

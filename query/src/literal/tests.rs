@@ -170,11 +170,7 @@ fn times() {
     }
     let shanghai =
         LiteralContext::new(Precision::Ms, Zone::parse("Asia/Shanghai").unwrap(), 1_704_110_400_000_000_000);
-    assert_eq!(
-        shanghai.ticks(Raw::Bare("today")),
-        Ok(day - 8 * 3_600_000 + 86_400_000),
-        "20:00 there on the 1st"
-    );
+    assert_eq!(shanghai.ticks(Raw::Bare("today")), Ok(day - 8 * 3_600_000), "20:00 there, still the 1st");
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl LiteralContext {
                     .ticks(self.precision)
                     .ok_or(Misfit::Timestamp)?;
                 let moved = if shift.count < 0 { base.checked_sub(ticks) } else { base.checked_add(ticks) };
-                moved.ok_or(Misfit::Timestamp)
+                moved.ok_or(Misfit::OutOfRange)
             }
         }
     }
@@ -71,7 +71,13 @@ impl LiteralContext {
         if let Some(ticks) = short_integer(text.as_bytes()) {
             return Ok(ticks);
         }
-        parse_timestamp(text, self.precision, self.zone).ok_or(Misfit::Timestamp)
+        parse_timestamp(text, self.precision, self.zone).ok_or_else(|| {
+            // Nanoseconds end in 2262: what coarser ticks can say is a time all the same.
+            match parse_timestamp(text, Precision::Ms, self.zone) {
+                Some(_) => Misfit::OutOfRange,
+                None => Misfit::Timestamp,
+            }
+        })
     }
 
     /// Local midnight before now.

@@ -94,6 +94,10 @@ impl Parser<'_> {
         let length = self.integer()?;
         self.expect(TokenKind::RightParen)?;
         u16::try_from(length).ok().filter(|n| (1..=max).contains(n)).ok_or_else(|| {
+            if place == TypePlace::Cast {
+                let text = format!("CAST function converted length should be in range (0, {max}] bytes");
+                return Error::text(Code::FunctionFailed, text);
+            }
             Error::text(Code::ColumnLength, "Invalid column length for var length type")
                 .hint(format!("{length} is not within 1..{max}"))
         })

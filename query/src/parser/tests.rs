@@ -1,6 +1,0 @@
-use super::*;
-
-#[test]
-fn smoke() {
-    parse("SELECT 1").unwrap();
-}

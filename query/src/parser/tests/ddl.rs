@@ -1,0 +1,381 @@
+use model::{CacheModel, DataType, DatabaseOptions, Precision};
+
+use super::*;
+use crate::ast::{
+    AlterTable, ColumnSpec, DatabaseChange, Show, ShowTableKind, TagLiteral, TopicMeta, TopicSource,
+};
+
+fn options(sql: &str) -> DatabaseOptions {
+    match parse(&format!("CREATE DATABASE d {sql}")) {
+        Ok(Statement::CreateDatabase { options, .. }) => *options,
+        other => panic!("{sql}: {other:?}"),
+    }
+}
+
+fn option_error(sql: &str) -> String {
+    let (code, message) = refused(&format!("CREATE DATABASE h1 {sql}"));
+    assert_eq!(code, Code::InvalidDatabaseOption, "{sql}: {message}");
+    message
+}
+
+#[test]
+fn database_options() {
+    assert_eq!(options(""), DatabaseOptions::default());
+    let all = options(
+        "VGROUPS 4 PRECISION 'us' REPLICA 3 BUFFER 64 PAGES 64 PAGESIZE 8 TSDB_PAGESIZE 16 CACHEMODEL 'both' \
+         CACHESIZE 2 COMP 0 DURATION 12h KEEP 10,20,30 KEEP_TIME_OFFSET 3 MINROWS 10 MAXROWS 200 STT_TRIGGER 1 \
+         SINGLE_STABLE 1 TABLE_PREFIX -3 TABLE_SUFFIX 4 WAL_LEVEL 2 WAL_FSYNC_PERIOD 0 WAL_RETENTION_PERIOD -1 \
+         WAL_RETENTION_SIZE 100 WAL_ROLL_PERIOD 5 WAL_SEGMENT_SIZE 1024 DNODES '1' ENCRYPT_ALGORITHM 'none' \
+         SS_CHUNKPAGES 131072 SS_KEEPLOCAL 525600m SS_COMPACT 1 COMPACT_INTERVAL 0d COMPACT_TIME_RANGE 0d,0d \
+         COMPACT_TIME_OFFSET 0h SCHEMALESS 1 STRICT 'on'",
+    );
+    assert_eq!((all.vgroups, all.precision, all.replica, all.buffer_mib), (4, Precision::Us, 3, 64));
+    assert_eq!((all.cache_model, all.duration_minutes), (CacheModel::Both, 720));
+    assert_eq!(all.keep_minutes, [14_400, 28_800, 43_200]);
+    assert_eq!((all.single_stable, all.table_prefix, all.table_suffix), (true, -3, 4));
+    assert_eq!((all.wal.level, all.wal.fsync_period_ms, all.wal.retention_period_s), (2, 0, -1));
+    assert_eq!(
+        (all.wal.retention_size_kib, all.wal.roll_period_s, all.wal.segment_size_kib),
+        (100, 5, 1_024)
+    );
+}
+
+#[test]
+fn what_show_create_database_prints_parses_back() {
+    let text = "BUFFER 256 CACHESIZE 1 CACHEMODEL 'none' COMP 2 DURATION 10d WAL_FSYNC_PERIOD 3000 MAXROWS 4096 MINROWS \
+        100 STT_TRIGGER 2 KEEP 3650d,3650d,3650d PAGES 256 PAGESIZE 4 PRECISION 'ms' REPLICA 1 WAL_LEVEL 1 VGROUPS 2 \
+        SINGLE_STABLE 0 TABLE_PREFIX 0 TABLE_SUFFIX 0 TSDB_PAGESIZE 4 WAL_RETENTION_PERIOD 3600 WAL_RETENTION_SIZE 0 \
+        KEEP_TIME_OFFSET 0 ENCRYPT_ALGORITHM 'none' SS_CHUNKPAGES 131072 SS_KEEPLOCAL 525600m SS_COMPACT 1 \
+        COMPACT_INTERVAL 0d COMPACT_TIME_RANGE 0d,0d COMPACT_TIME_OFFSET 0h";
+    assert_eq!(options(text), DatabaseOptions::default());
+}
+
+#[test]
+fn database_option_ranges() {
+    for (sql, message) in [
+        ("BUFFER 2", "Invalid option buffer: 2, valid range: [3, 16384]"),
+        ("CACHESIZE 0", "Invalid option cacheSize: 0, valid range: [1, 65536]"),
+        ("CACHEMODEL 'x'", "Invalid option cacheModel: x"),
+        ("COMP 3", "Invalid option compression: 3, valid range: [0, 2]"),
+        ("DURATION 30m", "Invalid option daysPerFile: 30, valid range: [60, 5256000]"),
+        ("MAXROWS 1", "Invalid option maxRowsPerBlock: 1, valid range: [200, 10000000]"),
+        ("MINROWS 1", "Invalid option minRowsPerBlock: 1, valid range: [10, 1000000]"),
+        ("STT_TRIGGER 0", "Invalid option sstTrigger: 0, valid range: [1, 16]"),
+        ("WAL_LEVEL 3", "Invalid option walLevel: 3, only 0, 1, 2 allowed"),
+        ("VGROUPS 1025", "Invalid option vgroups: 1025, valid range: [1, 1024]"),
+        ("VGROUPS 0", "Invalid option vgroups: 0, valid range: [1, 1024]"),
+        ("PAGES 10", "Invalid option pages: 10, valid range: [64, 2147483646]"),
+        ("KEEP_TIME_OFFSET 24", "Invalid option keep_time_offset: 24 valid range: [0, 23]"),
+        ("TABLE_PREFIX 192", "Invalid option table_prefix: 192 valid range: [-191, 191]"),
+        ("SINGLE_STABLE 2", "Invalid option singleStable: 2, only 1, 0 allowed"),
+        ("KEEP 0", "Invalid option keep: 0, 0, 0 valid range: [1440m, 525600000m]"),
+        ("KEEP 20", "Invalid duration value, should be keep2 >= keep1 >= keep0 >= 3 * duration"),
+        ("KEEP 200,100", "Invalid duration value, should be keep2 >= keep1 >= keep0 >= 3 * duration"),
+    ] {
+        assert_eq!(option_error(sql), message, "{sql}");
+    }
+    assert!(option_error("PRECISION 'ns' KEEP 200000").contains("valid range: [1440m, 153475200m]"));
+    assert_eq!(unsupported("CREATE DATABASE d WAL_LEVEL 0"), "WAL_LEVEL 0");
+    assert_eq!(refused("CREATE DATABASE d WAL_ROLL_PERIOD -1").1, "syntax error near \"-1\"");
+    assert_eq!(
+        refused("CREATE DATABASE information_schema"),
+        (Code::InvalidOperation, "Cannot create system database: `information_schema`".into())
+    );
+}
+
+#[test]
+fn alter_database() {
+    let Ok(Statement::AlterDatabase { changes, .. }) =
+        parse("ALTER DATABASE g KEEP 36500 WAL_RETENTION_PERIOD 10")
+    else {
+        panic!()
+    };
+    assert_eq!(
+        changes,
+        [DatabaseChange::KeepMinutes([52_560_000; 3]), DatabaseChange::WalRetentionPeriodS(10)]
+    );
+    assert_eq!(refused("ALTER DATABASE g PRECISION 'us'").1, "syntax error near \"precision 'us'\"");
+    assert_eq!(refused("ALTER DATABASE g CACHESIZE 0").0, Code::InvalidDatabaseOption);
+    assert_eq!(refused("ALTER DATABASE g").0, Code::IncompleteSql);
+}
+
+#[test]
+fn create_tables() {
+    let Ok(Statement::CreateStable { columns, tags, options, if_not_exists, .. }) = parse(
+        "CREATE TABLE IF NOT EXISTS db.m (ts TIMESTAMP, v INT UNSIGNED ENCODE 'simple8b' LEVEL 'h', s BINARY(16)) \
+         TAGS (site NCHAR(12), no INT) COMMENT 'c' SMA(v)",
+    ) else {
+        panic!()
+    };
+    assert!(if_not_exists);
+    let types: Vec<_> = columns.iter().chain(&tags).map(|c| c.data_type).collect();
+    assert_eq!(
+        types,
+        [DataType::Timestamp, DataType::UInt, DataType::Varchar(16), DataType::NChar(12), DataType::Int]
+    );
+    assert_eq!(
+        (columns[1].encoding, columns[1].level),
+        (Some(model::Encoding::Simple8b), Some(model::Level::High))
+    );
+    assert_eq!(options.comment.as_deref(), Some("c"));
+    let Ok(Statement::CreateTable { columns, options, .. }) =
+        parse("CREATE TABLE `Q` (`Ts` TIMESTAMP, text INT, rows BIGINT) TTL 7")
+    else {
+        panic!()
+    };
+    assert_eq!(columns.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["Ts", "text", "rows"]);
+    assert_eq!(options.ttl_days, Some(7));
+}
+
+#[test]
+fn create_table_rules() {
+    let wide = "CREATE TABLE q (ts TIMESTAMP,v VARCHAR(40000),w VARCHAR(40000))";
+    let many = format!(
+        "CREATE TABLE q (ts TIMESTAMP{})",
+        (0..4_096).map(|i| format!(",c{i} INT")).collect::<String>()
+    );
+    let many_tags = (0..129).map(|i| format!("g{i} INT")).collect::<Vec<_>>().join(",");
+    let many_tags = format!("CREATE STABLE q (ts TIMESTAMP,v INT) TAGS({many_tags})");
+    for (sql, code) in [
+        ("CREATE TABLE q1(i INT,ts TIMESTAMP)", Code::FirstColumn),
+        ("CREATE TABLE q2(ts TIMESTAMP)", Code::ColumnCount),
+        ("CREATE TABLE q3(ts TIMESTAMP,j JSON)", Code::OnlyTagJson),
+        ("CREATE STABLE q4(ts TIMESTAMP,v INT) TAGS(j JSON,k INT)", Code::JsonTagOnly),
+        ("CREATE TABLE q5(ts TIMESTAMP,v INT,V INT)", Code::DuplicateColumn),
+        ("CREATE STABLE q (ts TIMESTAMP,v INT) TAGS(v INT)", Code::DuplicateColumn),
+        ("CREATE TABLE q (ts TIMESTAMP,v VARCHAR(65518))", Code::ColumnLength),
+        ("CREATE TABLE q (ts TIMESTAMP,v VARCHAR(0))", Code::ColumnLength),
+        ("CREATE TABLE q (ts TIMESTAMP,v NCHAR(16380))", Code::ColumnLength),
+        ("CREATE STABLE q (ts TIMESTAMP,v INT) TAGS(g VARCHAR(16383))", Code::ColumnLength),
+        ("CREATE STABLE q (ts TIMESTAMP,v INT) TAGS(g NCHAR(4096))", Code::ColumnLength),
+        ("ALTER STABLE m ADD COLUMN y VARCHAR(70000)", Code::ColumnLength),
+        (wide, Code::RowTooLong),
+        (many.as_str(), Code::TooManyColumns),
+        (many_tags.as_str(), Code::TagCount),
+        ("CREATE STABLE q (ts TIMESTAMP,v INT) TAGS(a VARCHAR(16000),b VARCHAR(1000))", Code::TagsTooLong),
+        ("CREATE STABLE q (ts TIMESTAMP,v INT) TAGS(g INT) TTL 10", Code::InvalidTableOption),
+        ("CREATE TABLE q (ts TIMESTAMP,v INT COMPRESS 'foo')", Code::InvalidCompression),
+        ("CREATE TABLE q (ts TIMESTAMP,v INT ENCODE 'foo')", Code::InvalidEncoding),
+        ("CREATE TABLE information_schema.q (ts TIMESTAMP,v INT)", Code::InvalidOperation),
+        ("ALTER STABLE m ADD COLUMN j JSON", Code::OnlyTagJson),
+        ("ALTER STABLE m RENAME COLUMN i j", Code::InvalidAlter),
+    ] {
+        assert_eq!(refused(sql).0, code, "{sql}");
+    }
+    assert_eq!(refused(wide).1, "Row length exceeds max length 65531");
+    for (sql, near) in [
+        ("CREATE TABLE q (ts TIMESTAMP,v VARCHAR(-1))", "-1))"),
+        ("CREATE TABLE q (ts TIMESTAMP,v INT(4))", "(4))"),
+        ("CREATE TABLE q (ts TIMESTAMP NOT NULL,v INT)", "not null,v int)"),
+        ("CREATE TABLE q (ts TIMESTAMP,v FOO)", "foo)"),
+        ("CREATE TABLE q (ts TIMESTAMP,value INT)", "value int)"),
+    ] {
+        assert_eq!(refused(sql), (Code::Syntax, format!("syntax error near \"{near}\"")), "{sql}");
+    }
+    for (sql, construct) in [
+        ("CREATE TABLE q (ts TIMESTAMP,v INT PRIMARY KEY)", "composite key"),
+        ("CREATE TABLE q (ts TIMESTAMP,v GEOMETRY(64))", "type GEOMETRY"),
+        ("CREATE TABLE q (ts TIMESTAMP,v DECIMAL(10,2))", "type DECIMAL"),
+        ("CREATE STABLE q (ts TIMESTAMP,v INT) TAGS(j JSON)", "type JSON"),
+        ("CREATE STABLE q (ts TIMESTAMP,v INT) TAGS(g INT) KEEP 10d", "KEEP of a super table"),
+        ("CREATE TABLE USING m (tbname, g) FILE 'x.csv'", "CREATE TABLE USING .. FILE"),
+    ] {
+        assert_eq!(unsupported(sql), construct, "{sql}");
+    }
+}
+
+fn tag(text: &str, quoted: bool) -> TagLiteral {
+    TagLiteral { text: text.into(), quoted }
+}
+
+#[test]
+fn create_children() {
+    let Ok(Statement::CreateChildren(children)) = parse(
+        "CREATE TABLE a USING m TAGS('nor''th', -1, NULL) IF NOT EXISTS d.b USING d.m (no, t) TAGS(0x1F, now() + 1d) TTL 3",
+    ) else {
+        panic!()
+    };
+    assert_eq!(children[0].values, [tag("nor'th", true), tag("-1", false), tag("NULL", false)]);
+    assert_eq!(children[0].tag_names, None);
+    let second = &children[1];
+    assert!(second.if_not_exists);
+    assert_eq!(second.stable.database.as_deref(), Some("d"));
+    assert_eq!(second.tag_names.as_deref(), Some(["no".to_owned(), "t".to_owned()].as_slice()));
+    assert_eq!(second.values, [tag("0x1F", false), tag("now() + 1d", false)]);
+    assert_eq!(second.options.ttl_days, Some(3));
+    assert_eq!(refused("CREATE TABLE e USING ms (t1) TAGS(1+1)").1, "syntax error near \"1)\"");
+    assert_eq!(refused("CREATE TABLE e USING ms TAGS()").1, "syntax error near \")\"");
+}
+
+#[test]
+fn alter_and_drop_tables() {
+    let change = |sql: &str| match parse(sql) {
+        Ok(Statement::AlterTable { change, stable, .. }) => (stable, change),
+        other => panic!("{sql}: {other:?}"),
+    };
+    let int = |name: &str| ColumnSpec {
+        name: name.into(),
+        data_type: DataType::Int,
+        encoding: None,
+        compression: None,
+        level: None,
+    };
+    assert_eq!(change("ALTER STABLE m ADD COLUMN x INT"), (true, AlterTable::AddColumn(int("x"))));
+    assert_eq!(change("ALTER TABLE m ADD TAG x INT"), (false, AlterTable::AddTag(int("x"))));
+    assert_eq!(change("ALTER TABLE m DROP TAG x").1, AlterTable::DropTag("x".into()));
+    assert_eq!(
+        change("ALTER TABLE m MODIFY COLUMN v VARCHAR(20)").1,
+        AlterTable::ModifyColumn { name: "v".into(), data_type: DataType::Varchar(20) }
+    );
+    assert_eq!(
+        change("ALTER TABLE c SET TAG t1=1, `T 2` = 'x'").1,
+        AlterTable::SetTags(vec![("t1".into(), tag("1", false)), ("T 2".into(), tag("x", true))])
+    );
+    assert!(
+        matches!(change("ALTER TABLE c COMMENT 'x' TTL 5").1, AlterTable::Options(o) if o.ttl_days == Some(5))
+    );
+    let Ok(Statement::DropTables(tables)) = parse("DROP TABLE a, IF EXISTS d.b") else { panic!() };
+    assert_eq!(tables.iter().map(|t| t.if_exists).collect::<Vec<_>>(), [false, true]);
+    assert!(matches!(parse("DROP STABLE IF EXISTS m"), Ok(Statement::DropStable { if_exists: true, .. })));
+}
+
+#[test]
+fn topics() {
+    let topic = |sql: &str| match parse(sql) {
+        Ok(Statement::CreateTopic(topic)) => topic,
+        other => panic!("{sql}: {other:?}"),
+    };
+    let query = topic(" CREATE TOPIC IF NOT EXISTS `A:b` AS SELECT ts, v FROM m WHERE v > 1 ;");
+    assert_eq!((query.name.as_str(), query.if_not_exists), ("A:b", true));
+    assert_eq!(query.sql, "CREATE TOPIC IF NOT EXISTS `A:b` AS SELECT ts, v FROM m WHERE v > 1");
+    assert_eq!(topic("CREATE TOPIC p WITH META AS DATABASE d").meta, TopicMeta::With);
+    let stable = topic("CREATE TOPIC p ONLY META AS STABLE d.m WHERE g = 1");
+    assert!(matches!(stable.source, TopicSource::Stable { filter: Some(_), .. }));
+    topic("create topic e1 as select now() as n2, c1 from m where ts > now - 1d");
+    for (query, what) in [
+        ("select avg(c1) from m", "the function avg"),
+        ("select abs(last(c1)) from m", "the function last"),
+        ("select distinct c1 from m", "DISTINCT"),
+        ("select c1 from m group by c1", "GROUP BY"),
+        ("select c1 from m partition by c1", "PARTITION BY"),
+        ("select c1 from m order by ts", "ORDER BY"),
+        ("select c1 from m limit 1", "LIMIT"),
+        ("select _wstart from m interval(1s)", "INTERVAL"),
+        ("select * from (select ts, c1 from m)", "a subquery"),
+        ("select a.c1 from a, b where a.ts = b.ts", "a join"),
+        ("select 1 union select 2", "UNION"),
+        ("(select c1 from m)", "a query in parentheses"),
+        ("select server_version()", "a SELECT without FROM"),
+    ] {
+        let message = format!("Invalid topic query: {what} is not allowed");
+        assert_eq!(
+            refused(&format!("create topic e1 as {query}")),
+            (Code::InvalidTopicQuery, message),
+            "{query}"
+        );
+    }
+    for (sql, code) in [
+        ("create topic e1 as select ts from m where count(c1)>1", Code::NoAggregation),
+        ("create topic e1 as stable m where count(g)>1", Code::NoAggregation),
+        ("create topic e1 as select _wstart,avg(c1) from m interval(1s) fill(null)", Code::FillRange),
+        ("create topic e1 as select interp(c1) from m", Code::InterpClause),
+        ("create topic e1 as select c1 from m having c1 > 1", Code::NotGroupBy),
+    ] {
+        assert_eq!(refused(sql).0, code, "{sql}");
+    }
+    for (sql, near) in [
+        ("create topic e1 with meta as select * from m", "select * from m"),
+        ("create topic as select * from m", "as select * from m"),
+        ("create topic e1 as database er where g=1", "where g=1"),
+        ("drop topic tq, ts", ", ts"),
+    ] {
+        assert_eq!(refused(sql).1, format!("syntax error near \"{near}\""), "{sql}");
+    }
+    assert!(matches!(
+        parse("DROP TOPIC IF EXISTS FORCE p"),
+        Ok(Statement::DropTopic { if_exists: true, force: true, .. })
+    ));
+    assert!(matches!(
+        parse("DROP CONSUMER GROUP FORCE g ON p"),
+        Ok(Statement::DropConsumerGroup { force: true, .. })
+    ));
+}
+
+#[test]
+fn users() {
+    assert_eq!(
+        parse("CREATE USER u PASS 'Abcdef12' SYSINFO 1 CREATEDB 0").unwrap(),
+        Statement::CreateUser { name: "u".into(), password: "Abcdef12".into() }
+    );
+    assert_eq!(unsupported("CREATE USER u PASS 'Abcdef12' SYSINFO 0"), "CREATE USER .. SYSINFO");
+    assert!(parse("ALTER USER u PASS 'Abcdef1!'").is_ok());
+    for (password, code) in [
+        ("", Code::PasswordTooShort),
+        ("Abc1!", Code::PasswordTooShort),
+        ("abcdefgh", Code::InvalidPasswordFormat),
+        ("abcdefg1", Code::InvalidPasswordFormat),
+        ("Abcdef 1", Code::InvalidPassword),
+        ("Abcdéf12", Code::InvalidPassword),
+    ] {
+        assert_eq!(refused(&format!("CREATE USER u PASS '{password}'")).0, code, "{password}");
+    }
+    let long = format!("Aa1{}", "x".repeat(253));
+    assert_eq!(refused(&format!("CREATE USER u PASS '{long}'")).0, Code::NameOrPasswordTooLong);
+    assert_eq!(
+        refused(&format!("CREATE USER {} PASS 'Abcdef12'", "u".repeat(24))).0,
+        Code::NameOrPasswordTooLong
+    );
+}
+
+#[test]
+fn shows() {
+    let name = |name: &str| ObjectName { database: None, name: name.into() };
+    for (sql, expected) in [
+        ("SHOW DATABASES", Show::Databases { user: false, system: false }),
+        ("SHOW USER DATABASES", Show::Databases { user: true, system: false }),
+        ("SHOW g.STABLES LIKE 'm_'", Show::Stables { database: Some("g".into()), like: Some("m_".into()) }),
+        ("SHOW TABLES", Show::Tables { kind: None, database: None, like: None }),
+        (
+            "SHOW CHILD g.TABLES",
+            Show::Tables { kind: Some(ShowTableKind::Child), database: Some("g".into()), like: None },
+        ),
+        ("SHOW CREATE STABLE m", Show::CreateStable(name("m"))),
+        ("SHOW CREATE DATABASE d", Show::CreateDatabase("d".into())),
+        ("SHOW CREATE TOPIC p", Show::CreateTopic("p".into())),
+        ("SHOW TAGS FROM c FROM d", Show::Tags(ObjectName { database: Some("d".into()), name: "c".into() })),
+        ("SHOW d.VGROUPS", Show::Vgroups { database: Some("d".into()) }),
+        ("SHOW SUBSCRIPTIONS", Show::Subscriptions),
+        ("SHOW CLUSTER VARIABLES LIKE 'x%'", Show::Variables { like: Some("x%".into()) }),
+    ] {
+        assert_eq!(parse(sql).unwrap(), Statement::Show(expected), "{sql}");
+    }
+    assert_eq!(unsupported("SHOW DNODES"), "SHOW DNODES");
+    assert_eq!(unsupported("SHOW TABLE DISTRIBUTED t"), "SHOW TABLE DISTRIBUTED");
+    assert_eq!(unsupported("SHOW d.ALIVE"), "SHOW ALIVE");
+    assert_eq!(refused("SHOW TOPICS LIKE 't%'").1, "syntax error near \"like 't%'\"");
+}
+
+#[test]
+fn statements_that_are_not_built() {
+    for (sql, construct) in [
+        ("CREATE VIEW v AS SELECT 1", "CREATE VIEW"),
+        ("CREATE STREAM s INTO x AS SELECT 1", "CREATE STREAM"),
+        ("CREATE DNODE 'h:6030'", "CREATE DNODE"),
+        ("GRANT ALL ON *.* TO u", "GRANT"),
+        ("REVOKE READ ON d.* FROM u", "REVOKE"),
+        ("RELOAD TOPIC p AS SELECT 1", "RELOAD TOPIC"),
+        ("COMPACT DATABASE d", "COMPACT"),
+        ("TRIM DATABASE d WAL", "TRIM DATABASE"),
+        ("KILL QUERY 'x'", "KILL QUERY"),
+        ("BALANCE VGROUP", "BALANCE VGROUP"),
+        ("ALTER LOCAL 'debugFlag' '131'", "ALTER LOCAL"),
+    ] {
+        assert_eq!(unsupported(sql), construct, "{sql}");
+    }
+    assert_eq!(refused("KILL CONSUMER 1").0, Code::Syntax);
+    assert_eq!(
+        parse("ALTER ALL DNODES 'mqRebalanceInterval' '5'").unwrap(),
+        Statement::AlterConfig { name: "mqRebalanceInterval".into(), value: "5".into() }
+    );
+    assert_eq!(parse("RESET QUERY CACHE;").unwrap(), Statement::ResetQueryCache);
+}

@@ -1,0 +1,93 @@
+use super::*;
+
+#[test]
+fn errors_show_the_rest_of_the_statement() {
+    for (sql, near) in [
+        ("FOO", "foo"),
+        ("SELEC 1", "selec 1"),
+        ("SELECT 1 AS a b", "b"),
+        ("SELECT * FROM t WHERE 'A' = B C ;", "c ;"),
+        ("DELETE c1", "c1"),
+        ("SELECT ts FROM c1 LIMIT 1.5", "1.5"),
+        ("SELECT ts FROM c1 LIMIT 'a'", "'a'"),
+        ("SELECT COUNT(*) FROM sm PARTITION BY g SLIMIT -1", "-1"),
+        ("SELECT ts FROM c1 SOFFSET 1", "soffset 1"),
+        ("SELECT COUNT(*) FROM c1 GROUP BY s INTERVAL(1m)", "interval(1m)"),
+        ("SELECT COUNT(*) FROM sm INTERVAL(1m,-1s)", "-1s)"),
+        ("SELECT g.ty.i FROM g.ty WHERE i=9", ".i from g.ty where i=9"),
+        ("SELECT a._wstart FROM a", "_wstart from a"),
+        ("SELECT AVG(d) FROM t INTERVAL(1m) FILL(VALUE)", ")"),
+        ("SELECT AVG(d) FROM t INTERVAL(1m) FILL(BAD)", "bad)"),
+        ("CREATE DATABASE 1h", "1h"),
+        ("CREATE TABLE 1q (ts TIMESTAMP,v INT)", "1q (ts timestamp,v int)"),
+        ("CREATE TABLE q (ts TIMESTAMP,日 INT)", "日 int)"),
+        ("SELECT 1 INTERSECT SELECT 1", "select 1"),
+    ] {
+        assert_eq!(refused(sql), (Code::Syntax, format!("syntax error near \"{near}\"")), "{sql}");
+    }
+}
+
+#[test]
+fn errors_know_line_and_column() {
+    assert_eq!(error("SELECT 1\n  , é FROM FROM t").help(), "at line 2, column 5");
+    assert_eq!(error("SELECT 1\n\n FROM t t2 t3").help(), "at line 3, column 12");
+    assert_eq!(error("").help(), "more is expected at line 1, column 1");
+    assert_eq!(
+        error("SELECT value FROM t").help(),
+        "at line 1, column 8; if value is meant as a name, write `value`"
+    );
+}
+
+#[test]
+fn long_statements_are_clipped_in_errors() {
+    let (_, message) = refused(&format!("SELECT 1 1 {}", "é".repeat(10_000)));
+    assert!(message.len() < 300, "{message}");
+}
+
+#[test]
+fn unfinished_input() {
+    for sql in [
+        "",
+        "  -- nothing\n",
+        ";",
+        "SELECT",
+        "SELECT 1,",
+        "SELECT 1 FROM",
+        "SELECT 1 FROM ;",
+        "SELECT i FROM ty WHERE",
+        "SELECT i FROM ty WHERE i>",
+        "SELECT * FROM (SELECT ts,i FROM c1",
+        "CREATE STABLE q (ts TIMESTAMP,v INT)",
+        "ALTER TABLE nt",
+        "DROP TOPIC",
+        "SHOW FOO",
+        "CREATE TABLE e1 USING ms",
+        "CREATE",
+    ] {
+        assert_eq!(refused(sql), (Code::IncompleteSql, "Incomplete SQL statement".into()), "{sql:?}");
+    }
+}
+
+#[test]
+fn unknown_tokens() {
+    assert_eq!(refused("SELECT 'abc"), (Code::Syntax, "unrecognized token: \"'abc\"".into()));
+    assert_eq!(refused("SELECT 1 /* abc"), (Code::Syntax, "unrecognized token: \"/* abc\"".into()));
+    assert_eq!(refused("SELECT # 1"), (Code::Syntax, "unrecognized token: \"#\"".into()));
+}
+
+#[test]
+fn names_have_limits() {
+    let named = |length: usize| format!("CREATE TABLE {} (ts TIMESTAMP, v INT)", "a".repeat(length));
+    assert!(parse(&named(192)).is_ok());
+    assert_eq!(refused(&named(193)).0, Code::InvalidIdentifier);
+    assert_eq!(refused(&format!("USE {}", "d".repeat(65))).0, Code::InvalidIdentifier);
+    assert_eq!(
+        refused("CREATE TABLE `Q.x` (ts TIMESTAMP,v INT)"),
+        (Code::InvalidIdentifier, "The table name cannot contain '.'".into())
+    );
+    assert_eq!(
+        refused("CREATE DATABASE `a.b`"),
+        (Code::InvalidIdentifier, "The database name cannot contain '.'".into())
+    );
+    assert_eq!(refused("CREATE TOPIC `` AS SELECT ts FROM m").0, Code::InvalidIdentifier);
+}
