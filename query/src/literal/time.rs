@@ -9,7 +9,6 @@ use super::number::short_integer;
 use super::{Misfit, Raw};
 
 const SECONDS_PER_HOUR: i64 = 3_600;
-const SECONDS_PER_DAY: i64 = 86_400;
 
 /// What times are read against. One statement has one, so that all its `now` are one instant.
 #[derive(Debug)]
@@ -244,7 +243,7 @@ mod tests {
     fn day_numbers() {
         for (year, month, day) in [(1970, 1, 1), (2000, 2, 29), (1969, 12, 31), (0, 1, 1), (9999, 12, 31)] {
             let date = NaiveDate::from_ymd_opt(year, month, day).unwrap();
-            let expected = date.and_hms_opt(0, 0, 0).unwrap().and_utc().timestamp() / SECONDS_PER_DAY;
+            let expected = date.and_hms_opt(0, 0, 0).unwrap().and_utc().timestamp() / 86_400;
             assert_eq!(days_since_epoch(u32::try_from(year).unwrap(), month, day), expected);
         }
     }

@@ -75,7 +75,7 @@ impl Parser<'_> {
         }
         let tags_only = self.take_word("TAGS");
         let items = self.comma_separated(Self::select_item)?;
-        let from = if self.take_word("FROM") { Some(self.from_clause()?) } else { None };
+        let from = if self.take_word("FROM") { Some(self.tables()?) } else { None };
         let filter = if self.take_word("WHERE") { Some(self.expr()?) } else { None };
         let partition_by = if self.take_words(&["PARTITION", "BY"]) {
             self.comma_separated(Self::partition_item)?
@@ -145,7 +145,7 @@ impl Parser<'_> {
 
     // FROM.
 
-    fn from_clause(&mut self) -> Result<TableRef> {
+    fn tables(&mut self) -> Result<TableRef> {
         let mut left = self.joined()?;
         let mut joins = 0;
         while self.take(TokenKind::Comma) {

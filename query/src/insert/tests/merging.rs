@@ -61,13 +61,16 @@ fn rows_go_to_the_vgroup_of_their_table() {
     assert_eq!(sorted(&regular), sorted(&stable));
 }
 
+/// The value of a column: `None` where it is not listed, `Some(None)` where it is NULL.
+type Listed = Option<Option<i32>>;
+
 /// One row of a statement: table, time, and a value for each listed column.
 #[derive(Clone, Debug)]
 struct Row {
     table: u8,
     ts: i64,
-    i: Option<Option<i32>>,
-    d: Option<Option<i32>>,
+    i: Listed,
+    d: Listed,
 }
 
 fn rows() -> impl Strategy<Value = Vec<Row>> {
@@ -81,7 +84,7 @@ proptest! {
     #[test]
     fn agrees_with_a_map(rows in rows(), vgroups in 1_u32..4) {
         let mut sql = "INSERT INTO".to_owned();
-        let mut expected: BTreeMap<(u8, i64), (Option<Option<i32>>, Option<Option<i32>>)> = BTreeMap::new();
+        let mut expected: BTreeMap<(u8, i64), (Listed, Listed)> = BTreeMap::new();
         for row in &rows {
             let show = |v: Option<i32>| v.map_or("NULL".into(), |v| v.to_string());
             let (mut names, mut values) = ("ts".to_owned(), row.ts.to_string());
