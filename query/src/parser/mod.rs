@@ -3,6 +3,7 @@
 //! Nothing is looked up: whatever needs the catalogue is checked later. What the dialect has and Tidemark does not
 //! answers [`model::Code::NotSupported`] with the construct's name; anything else is a syntax error with its place.
 
+mod call;
 mod database;
 mod expr;
 mod options;
