@@ -1,6 +1,6 @@
 //! From gathered rows to blocks for the vgroups.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::AsArray as _;
@@ -123,10 +123,10 @@ fn plain_slot(relation: &Relation, batch: &Finished) -> Option<usize> {
     let first = relation.tables.get(batch.runs.first()?.table)?.slot;
     let slot = batch.slot.unwrap_or(first);
     let ticks = batch.ticks();
-    let mut seen = HashSet::with_capacity(batch.runs.len());
+    let mut seen = vec![false; relation.tables.len()];
     for run in &batch.runs {
         let table = relation.tables.get(run.table)?;
-        if table.scattered || table.slot != slot || (batch.runs.len() > 1 && !seen.insert(run.table)) {
+        if table.scattered || table.slot != slot || std::mem::replace(seen.get_mut(run.table)?, true) {
             return None;
         }
         if !ticks.get(run.start..run.end)?.is_sorted_by(|a, b| a < b) {
