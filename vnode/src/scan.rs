@@ -254,7 +254,7 @@ impl TableDirectory for Directory {
         }
         let at = entry.at(self.version)?;
         let tags = match entry.stable() {
-            Some(stable) => state.stables.arrange(stable, &at.tags.into(), at.tags_schema, self.schema),
+            Some(stable) => state.stables.arrange(stable, &at.tags, at.tags_schema, self.schema),
             None => Arc::new([]),
         };
         Some(SelectedTable { uid, name: at.info.name.as_str().into(), tags })

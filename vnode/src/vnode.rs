@@ -15,7 +15,7 @@ use wal::Disk;
 use crate::checkpoint::{Checkpoints, Loading};
 use crate::maintenance::{self, Pressure};
 use crate::propose::{
-    self, CommitRequest, CreateTable, DeleteOutcome, DeleteRequest, DropTable, OwnerChange, Proposer, StableDdl,
+    self, CommitRequest, CreateTable, DeleteOutcome, DeleteRequest, DropTable, Flight, OwnerChange, Proposer, StableDdl,
     TableChange, TopicDdl, WriteOutcome, WriteRequest,
 };
 use crate::state::VnodeState;
@@ -178,13 +178,21 @@ impl Vnode {
     /// is written, or nothing.
     ///
     /// # Errors
-    /// What is wrong with the rows; [`Code::Overloaded`](model::Code::Overloaded) while memory is short. After an I/O
-    /// error it is unknown whether the rows are there.
-    pub async fn write(&self, request: WriteRequest) -> Result<WriteOutcome> {
+    /// As [`Vnode::begin_write`] and [`PendingWrite::finish`].
+    pub async fn write(self: &Arc<Self>, request: WriteRequest) -> Result<WriteOutcome> {
+        self.begin_write(request).await?.finish().await
+    }
+
+    /// Queues a write: from when this answers its place in the log is fixed, before whatever is queued later. Waits
+    /// while memory is full.
+    ///
+    /// # Errors
+    /// What is wrong with the rows; retryable codes where the shard is overloaded or its disk is full. Nothing is
+    /// written then.
+    pub async fn begin_write(self: &Arc<Self>, request: WriteRequest) -> Result<PendingWrite> {
         self.pressure.wait_for_room(self).await?;
-        let outcome = self.proposer.write(request).await?;
-        self.pressure.note(self);
-        Ok(outcome)
+        let (flight, affected_rows) = self.proposer.write(request).await?;
+        Ok(PendingWrite { vnode: Arc::clone(self), flight, affected_rows })
     }
 
     /// CREATE TABLE of children and normal tables that live here. `None` if all were there already.
@@ -279,6 +287,13 @@ impl Vnode {
     pub fn table(&self, name: &str) -> Option<Arc<TableInfo>> {
         let state = self.state.read();
         state.tables.named(name).map(|entry| state.table_info(entry))
+    }
+
+    /// Every child and normal table, in uid order.
+    #[must_use]
+    pub fn all_tables(&self) -> Vec<Arc<TableInfo>> {
+        let state = self.state.read();
+        state.tables.live().map(|entry| state.table_info(entry)).collect()
     }
 
     /// Normal tables, in uid order.
@@ -394,6 +409,45 @@ impl Vnode {
         let flushed = if self.group.failure().is_none() { self.flush().await } else { Ok(()) };
         let closed = self.group.close().await;
         flushed.and(closed)
+    }
+
+    /// Closes a shard whose files are about to be removed: as [`Vnode::close`], without writing anything more than what
+    /// is in flight.
+    pub async fn discard(&self) {
+        self.closing.send_replace(true);
+        let task = self.maintenance.lock().take();
+        if let Some(task) = task {
+            self.pressure.want_maintenance();
+            let _ended = task.await;
+        }
+        if let Err(error) = self.group.close().await {
+            tracing::debug!(vgroup = %self.vgroup, %error, "a dropped shard did not close cleanly");
+        }
+    }
+}
+
+/// A write that stands in the shard's queue.
+pub struct PendingWrite {
+    vnode: Arc<Vnode>,
+    flight: Flight,
+    affected_rows: u64,
+}
+
+impl PendingWrite {
+    /// Waits until it is applied and as durable as the database's WAL level says.
+    ///
+    /// # Errors
+    /// Of the log. After such an error it is unknown whether the rows are there; writing them again is safe.
+    pub async fn finish(self) -> Result<WriteOutcome> {
+        let version = self.flight.landed().await?;
+        self.vnode.pressure.note(&self.vnode);
+        Ok(WriteOutcome { version, affected_rows: self.affected_rows })
+    }
+}
+
+impl fmt::Debug for PendingWrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingWrite").field("vgroup", &self.vnode.vgroup).finish_non_exhaustive()
     }
 }
 

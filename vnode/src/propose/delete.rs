@@ -15,10 +15,19 @@ pub(crate) struct DeletePlan {
     /// `None`: all of the owner.
     pub(crate) tables: Option<Vec<TableUid>>,
     scope: DeleteScope,
+    timestamp_name: String,
 }
 
 /// Finds the tables.
 pub(crate) fn plan(state: &VnodeState, target: DeleteTarget) -> Result<DeletePlan> {
+    let mut plan = scope(state, target)?;
+    let first = state.current_schema(plan.owner).and_then(|schema| schema.columns.first());
+    plan.timestamp_name = first.map(|column| column.name.clone()).unwrap_or_default();
+    Ok(plan)
+}
+
+fn scope(state: &VnodeState, target: DeleteTarget) -> Result<DeletePlan> {
+    let plan = |owner, tables, scope| DeletePlan { owner, tables, scope, timestamp_name: String::new() };
     match target {
         DeleteTarget::Table(name) => {
             let entry = state.tables.named(&name).ok_or_else(|| Error::with(Code::TableNotExist, &name))?;
@@ -26,15 +35,15 @@ pub(crate) fn plan(state: &VnodeState, target: DeleteTarget) -> Result<DeletePla
             match entry.stable() {
                 Some(owner) => {
                     let scope = DeleteScope::Tables(vec![DeletedTable { uid, name }]);
-                    Ok(DeletePlan { owner, tables: Some(vec![uid]), scope })
+                    Ok(plan(owner, Some(vec![uid]), scope))
                 }
-                None => Ok(DeletePlan { owner: uid, tables: None, scope: DeleteScope::Whole { name } }),
+                None => Ok(plan(uid, None, DeleteScope::Whole { name })),
             }
         }
         DeleteTarget::Stable(owner) => {
             let stable = state.stables.get(owner).ok_or_else(|| Error::of(Code::StableNotExist))?;
             let scope = DeleteScope::Whole { name: stable.name.clone() };
-            Ok(DeletePlan { owner, tables: None, scope })
+            Ok(plan(owner, None, scope))
         }
         DeleteTarget::Children { stable, tables } => {
             let found = tables.iter().filter_map(|uid| state.tables.get(*uid));
@@ -42,7 +51,7 @@ pub(crate) fn plan(state: &VnodeState, target: DeleteTarget) -> Result<DeletePla
             let deleted: Vec<_> =
                 found.map(|entry| DeletedTable { uid: entry.info.uid, name: entry.info.name.clone() }).collect();
             let tables = Some(deleted.iter().map(|table| table.uid).collect());
-            Ok(DeletePlan { owner: stable, tables, scope: DeleteScope::Tables(deleted) })
+            Ok(plan(stable, tables, DeleteScope::Tables(deleted)))
         }
     }
 }
@@ -54,7 +63,8 @@ impl DeletePlan {
             return Ok(None);
         }
         let TimeRange { first, last_inclusive } = range;
-        let record = DeleteRecord { owner: self.owner, scope: self.scope, first, last_inclusive };
+        let Self { owner, scope, timestamp_name, .. } = self;
+        let record = DeleteRecord { owner, scope, timestamp_name, first, last_inclusive };
         Checked::new(Kind::Delete, record.encode()).map(Some)
     }
 }

@@ -35,7 +35,7 @@ pub use request::{
     StableDdl, TableChange, TopicDdl, WriteOutcome, WriteRequest,
 };
 pub(crate) use rows::ticks;
-pub(crate) use shell::Proposer;
+pub(crate) use shell::{Flight, Proposer};
 
 /// What checks depend on beside the state: nothing of it changes while one request is checked.
 #[derive(Clone, Debug)]

@@ -23,6 +23,10 @@ pub(crate) struct Overlay {
 }
 
 impl Overlay {
+    pub(crate) fn starting(next_table: u64) -> Self {
+        Self { next_table, ..Self::default() }
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<PendingChild> {
         self.by_name.get(name).copied()
     }

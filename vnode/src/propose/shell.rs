@@ -11,7 +11,7 @@ use raft::{Group, Pending};
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::write::{self, ShapedWrite};
-use super::{Checked, Context, Overlay, WriteOutcome, WriteRequest};
+use super::{Checked, Context, Overlay, WriteRequest};
 use crate::record::OffsetRecord;
 use crate::state::VnodeState;
 
@@ -71,7 +71,7 @@ impl Proposer {
     ) -> Self {
         let order = {
             let state = state.read();
-            let overlay = Overlay { next_table: state.next_table(), ..Overlay::default() };
+            let overlay = Overlay::starting(state.next_table());
             Order { overlay, queued: state.own_records(), received_ns: state.received_ns(), queueing: false }
         };
         Self {
@@ -94,13 +94,13 @@ impl Proposer {
         *self.database.write() = database;
     }
 
-    /// Writes rows. The part of the check that looks at every value runs beside other writes.
-    pub(crate) async fn write(&self, request: WriteRequest) -> Result<WriteOutcome> {
+    /// Queues rows: from when this answers their place in the log is fixed. The part of the check that looks at every
+    /// value runs beside other writes.
+    pub(crate) async fn write(&self, request: WriteRequest) -> Result<(Flight, u64)> {
         let context = self.context(self.clock.now_ns());
         let shaped = write::shape(&self.state.read(), &context, request)?;
         let affected_rows = shaped.rows();
-        let flight = self.queue_write(shaped).await?;
-        Ok(WriteOutcome { version: flight.landed().await?, affected_rows })
+        Ok((self.queue_write(shaped).await?, affected_rows))
     }
 
     async fn queue_write(&self, shaped: ShapedWrite) -> Result<Flight> {

@@ -14,6 +14,8 @@ pub struct DeleteRecord {
     pub owner: TableUid,
     /// Whose rows.
     pub scope: DeleteScope,
+    /// Name of the primary timestamp at that moment, for the event.
+    pub timestamp_name: String,
     /// First tick, included; already narrowed to rows that are there.
     pub first: i64,
     /// Last tick, included.
@@ -75,7 +77,13 @@ mod tests {
     fn comes_back_as_it_was() {
         let tables = vec![DeletedTable { uid: TableUid(8), name: "a".into() }];
         for scope in [DeleteScope::Whole { name: "st".into() }, DeleteScope::Tables(tables)] {
-            let record = DeleteRecord { owner: TableUid(7), scope, first: i64::MIN, last_inclusive: 5 };
+            let record = DeleteRecord {
+                owner: TableUid(7),
+                scope,
+                timestamp_name: "ts".into(),
+                first: i64::MIN,
+                last_inclusive: 5,
+            };
             assert_eq!(DeleteRecord::decode(&record.encode().unwrap()).unwrap(), record);
         }
     }
@@ -83,8 +91,14 @@ mod tests {
     #[test]
     fn bytes_on_disk_stay() {
         let scope = DeleteScope::Whole { name: "n".into() };
-        let record = DeleteRecord { owner: TableUid(7), scope, first: -1, last_inclusive: 1 };
-        assert_eq!(&record.encode().unwrap()[..], [1, 7, 0, 1, b'n', 1, 2]);
+        let record = DeleteRecord {
+            owner: TableUid(7),
+            scope,
+            timestamp_name: "t".into(),
+            first: -1,
+            last_inclusive: 1,
+        };
+        assert_eq!(&record.encode().unwrap()[..], [1, 7, 0, 1, b'n', 1, b't', 1, 2]);
     }
 
     proptest! {

@@ -13,7 +13,7 @@ mod topics;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model::{Error, SchemaVersion, StableInfo, TableInfo, TableKind, TableSchema, TableUid, TopicId, Value, Version};
+use model::{Error, SchemaVersion, StableInfo, TableInfo, TableKind, TableSchema, TableUid, TopicId, Version};
 use wal::Kind;
 
 pub(crate) use dirty::Dirty;
@@ -304,13 +304,6 @@ impl VnodeState {
         let tags = self.stables.arrange(*stable, tags, entry.tags_schema, current.info.schema.version);
         info.kind = TableKind::Child { stable: *stable, tags };
         Arc::new(info)
-    }
-
-    /// The tag of a table as it was at some version.
-    #[must_use]
-    pub fn tag_at<'a>(&self, stable: TableUid, at: &TableAt<'a>, id: model::ColumnId) -> Option<&'a Value> {
-        let schema = self.stables.schema(stable, at.tags_schema)?;
-        at.tags.get(schema.tags.iter().position(|tag| tag.id == id)?)
     }
 
     /// The super table with this uid as messages name it, also a dropped one.

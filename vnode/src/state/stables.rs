@@ -50,16 +50,6 @@ impl Stables {
         self.by_uid.values().filter(|entry| entry.dropped_at.is_none()).map(|entry| &entry.info)
     }
 
-    /// All entries, dropped ones too.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (&TableUid, &StableEntry)> {
-        self.by_uid.iter()
-    }
-
-    /// All schemas.
-    pub(crate) fn schemas(&self) -> &BTreeMap<(TableUid, SchemaVersion), Arc<TableSchema>> {
-        &self.schemas
-    }
-
     /// The schema that `owner` (a super table or normal table) had at `version`.
     #[must_use]
     pub fn schema(&self, owner: TableUid, version: SchemaVersion) -> Option<&Arc<TableSchema>> {

@@ -33,12 +33,12 @@ pub struct OlderTags {
 }
 
 /// A table as it was at some version.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct TableAt<'a> {
     /// Identity, name, super table: these never change.
     pub info: &'a Arc<TableInfo>,
     /// Tags at that version; empty for a normal table.
-    pub tags: &'a [Value],
+    pub tags: Arc<[Value]>,
     /// Schema version whose order they are in.
     pub tags_schema: SchemaVersion,
 }
@@ -68,11 +68,12 @@ impl TableEntry {
         if version < self.since
             && let Some(older) = self.older.iter().rev().find(|older| older.since <= version)
         {
-            return Some(TableAt { info: &self.info, tags: &older.tags, tags_schema: older.tags_schema });
+            let tags = Arc::clone(&older.tags);
+            return Some(TableAt { info: &self.info, tags, tags_schema: older.tags_schema });
         }
         let tags = match &self.info.kind {
-            TableKind::Child { tags, .. } => &tags[..],
-            TableKind::Normal { .. } => &[],
+            TableKind::Child { tags, .. } => Arc::clone(tags),
+            TableKind::Normal { .. } => Arc::default(),
         };
         Some(TableAt { info: &self.info, tags, tags_schema: self.tags_schema })
     }
@@ -113,9 +114,14 @@ impl Tables {
         self.children.get(&stable).into_iter().flatten().filter_map(|uid| self.by_uid.get(uid))
     }
 
+    /// Every table that exists, in uid order.
+    pub fn live(&self) -> impl Iterator<Item = &TableEntry> {
+        self.by_uid.values().filter(|entry| entry.dropped_at.is_none())
+    }
+
     /// Normal tables, in uid order.
     pub fn normal(&self) -> impl Iterator<Item = &TableEntry> {
-        self.by_uid.values().filter(|entry| entry.dropped_at.is_none() && entry.stable().is_none())
+        self.live().filter(|entry| entry.stable().is_none())
     }
 
     /// Number of normal tables.

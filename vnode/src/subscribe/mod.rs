@@ -1,66 +1,142 @@
 //! What consumers read: one loop over the log, from a position to the applied end.
 //!
-//! [`Subscription::read`] is synchronous and deterministic; waiting for more is [`Subscription::ready`]. A reader is
-//! woken by every applied record. A change of owner, a dropped topic and a dropped group are records too, so that a
-//! parked reader learns of them in the same way, in the order of the log.
+//! [`Subscription::read`] is synchronous and, but for the clock it is given, a function of the log; waiting for more is
+//! [`Subscription::ready`]. A reader is woken by every applied record. A change of owner, a dropped topic and a dropped
+//! group are records too, so that a parked reader learns of them in the same way, in the order of the log.
+//!
+//! `core` reads, `evaluate` says what a topic shows of a record (`rows` for its expressions, `meta` and `json` for
+//! events), `gather` makes batches of it.
 
+mod compiled;
+mod core;
+mod evaluate;
+mod gather;
+mod json;
+mod meta;
+mod rows;
 mod types;
 
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
 use std::sync::Arc;
 
-use model::{Result, Version};
+use model::{Code, Error, Result, Version};
+use tokio::sync::watch;
 
-pub use types::{
-    Batch, BatchKind, Block, BlockSchema, OffsetReset, Range, Read, ReadOptions, SubscribeRequest,
-};
+pub(crate) use compiled::TopicCache;
+pub use types::{Batch, BatchKind, Block, BlockSchema, OffsetReset, Range, Read, ReadOptions, SubscribeRequest};
 
+use self::core::{Core, Log};
+use crate::propose;
 use crate::vnode::Vnode;
 
-/// Compiled topics, shared by all readers.
-#[derive(Debug, Default)]
-pub(crate) struct TopicCache {}
-
 /// One consumer's reading of one topic in this shard.
-#[derive(Debug)]
 pub struct Subscription {
     vnode: Arc<Vnode>,
-    request: SubscribeRequest,
-    position: Version,
+    core: Core,
+    applied: watch::Receiver<wal::Version>,
+    closing: watch::Receiver<bool>,
 }
 
 impl Subscription {
     pub(crate) async fn open(vnode: Arc<Vnode>, request: SubscribeRequest) -> Result<Self> {
-        let position = request.position.unwrap_or_default();
-        Ok(Self { vnode, request, position })
+        let position = resolve(&vnode, &request).await?;
+        let log = Log {
+            wal: vnode.group.log(),
+            state: Arc::clone(&vnode.state),
+            clock: Arc::clone(&vnode.clock),
+        };
+        let (applied, closing) = (vnode.group.applied(), vnode.closing.subscribe());
+        Ok(Self { vnode, core: Core::new(log, request, position), applied, closing })
     }
 
     /// Next version to read.
     #[must_use]
     pub const fn position(&self) -> Version {
-        self.position
+        self.core.position()
     }
 
     /// Goes to another version. What was read and not yet handed out is forgotten.
     pub fn seek(&mut self, position: Version) {
-        self.position = position;
+        self.core.seek(position);
     }
 
-    /// Looks at the log from the position on: up to the next batch, the end of what is applied, or until `deadline_ns`
-    /// has passed by the shard's clock. Reads files and may take as long as the deadline says: for the thread of a
-    /// stream with much to read, use [`Subscription::read_blocking`].
+    /// Looks at the log from the position on: up to the next batch, the end of what is applied, or until the shard's
+    /// clock shows `deadline_ns`. Reads files: at the tail they are in memory, a backlog may come from the disk.
     ///
     /// # Errors
-    /// [`Code::ConsumerMismatch`](model::Code::ConsumerMismatch) as soon as the vgroup belongs to somebody else, also
-    /// when that happens while this reads; [`Code::TopicNotExist`](model::Code::TopicNotExist) once the topic is
-    /// dropped; [`Code::ShuttingDown`](model::Code::ShuttingDown); I/O errors and damage of the log.
+    /// [`Code::ConsumerMismatch`] as soon as the vgroup belongs to somebody else, also when that happens while this
+    /// reads; [`Code::TopicNotExist`] once the topic is dropped; [`Code::ShuttingDown`]; I/O errors and damage of the
+    /// log. The position is then where it was.
     pub fn read(&mut self, deadline_ns: i64) -> Result<Read> {
-        let _ = (deadline_ns, &self.vnode, &self.request);
-        Err(model::Error::not_supported("subscriptions, just yet"))
+        if *self.closing.borrow() {
+            return Err(Error::of(Code::ShuttingDown));
+        }
+        self.core.read(&self.vnode.topics, deadline_ns)
     }
 
-    /// Waits until there may be something new for [`read`](Self::read): a record beyond the position, or a reason to end.
-    /// Cannot miss a wake-up: it compares before it sleeps, under the watch that the next record changes.
+    /// Waits until [`read`](Self::read) may find something new: a record applied since it last looked (a change of owner
+    /// is one), or the end of the shard. Cannot miss a wake-up: what `read` has seen is compared under the watch that
+    /// the next record changes. Safe to drop and call again.
     pub async fn ready(&mut self) {
-        std::future::pending::<()>().await;
+        loop {
+            let applied = Version(self.applied.borrow_and_update().get());
+            if applied > self.core.seen() || *self.closing.borrow_and_update() {
+                return;
+            }
+            tokio::select! {
+                biased;
+                changed = self.closing.changed() => if changed.is_err() { return },
+                changed = self.applied.changed() => if changed.is_err() { return },
+            }
+        }
     }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription").field("vgroup", &self.vnode.vgroup()).field("core", &self.core).finish_non_exhaustive()
+    }
+}
+
+/// Where a reader starts (tmq.md 3.2).
+async fn resolve(vnode: &Vnode, request: &SubscribeRequest) -> Result<Version> {
+    let known = {
+        let state = vnode.state.read();
+        core::check_owner(&state, request)?;
+        let held = state.groups.get(request.topic, &request.group);
+        let committed = held.and_then(|held| held.committed.as_ref()).map(|committed| committed.offset);
+        request.position.or(committed).or_else(|| held.and_then(|held| held.start).filter(|_| is_latest(request)))
+    };
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    match request.reset {
+        OffsetReset::None => Err(Error::of(Code::NoCommittedOffset)),
+        OffsetReset::Earliest => Ok(vnode.positions().retained),
+        OffsetReset::Latest => remember_latest(vnode, request).await,
+    }
+}
+
+fn is_latest(request: &SubscribeRequest) -> bool {
+    request.reset == OffsetReset::Latest
+}
+
+/// Writes to the log that the group starts here. Whoever takes the vgroup over before the first commit, or after a
+/// restart, goes on from there and not from a later "latest".
+async fn remember_latest(vnode: &Vnode, request: &SubscribeRequest) -> Result<Version> {
+    let mut here = Version(0);
+    let (topic, group) = (request.topic, &request.group);
+    let start = |state: &crate::state::VnodeState, _: &propose::Context, _| {
+        core::check_owner(state, request)?;
+        here = state.applied().next();
+        propose::control::start(state, topic, group, here)
+    };
+    vnode.proposer.pipelined(start).await?;
+    let state = vnode.state.read();
+    let held = state.groups.get(topic, group);
+    let committed = held.and_then(|held| held.committed.as_ref()).map(|committed| committed.offset);
+    Ok(committed.or_else(|| held.and_then(|held| held.start)).unwrap_or(here))
 }

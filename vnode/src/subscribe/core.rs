@@ -1,0 +1,254 @@
+//! The loop over the log: from a position to the applied end, without a runtime.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use model::{Clock, Code, Error, Result, Version};
+use parking_lot::RwLock;
+use wal::{Reader, WalError, WalReader};
+
+use super::compiled::{Compiled, TopicCache};
+use super::evaluate::{Evaluator, Shapes, Shown};
+use super::gather::{Added, Gather};
+use super::{Range, Read, SubscribeRequest};
+use crate::state::VnodeState;
+
+/// What a reader reads from.
+#[derive(Clone, Debug)]
+pub(super) struct Log {
+    pub(super) wal: WalReader,
+    pub(super) state: Arc<RwLock<VnodeState>>,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+/// A record as the topic shows it.
+#[derive(Debug)]
+struct Seen {
+    version: Version,
+    shown: Shown,
+}
+
+/// One reader.
+#[derive(Debug)]
+pub(super) struct Core {
+    log: Log,
+    request: SubscribeRequest,
+    reader: Reader,
+    position: Version,
+    /// Writes of one record that replay has yet to send, each by itself.
+    rest: VecDeque<super::Batch>,
+    skipped: Option<(Version, Version)>,
+    shapes: Shapes,
+    /// Last version applied when this last looked.
+    seen: Version,
+}
+
+/// What a look at the shard finds under one lock.
+struct Sight {
+    topic: Arc<Compiled>,
+    end: Version,
+    qualifies: bool,
+}
+
+impl Core {
+    pub(super) fn new(log: Log, request: SubscribeRequest, position: Version) -> Self {
+        let reader = log.wal.reader(wal::Version(position.0));
+        Self {
+            log,
+            request,
+            reader,
+            position,
+            rest: VecDeque::new(),
+            skipped: None,
+            shapes: Shapes::new(),
+            seen: Version(0),
+        }
+    }
+
+    pub(super) const fn position(&self) -> Version {
+        self.position
+    }
+
+    pub(super) const fn seen(&self) -> Version {
+        self.seen
+    }
+
+    pub(super) fn seek(&mut self, position: Version) {
+        self.position = position;
+        self.rest.clear();
+        self.skipped = None;
+    }
+
+    /// See [`super::Subscription::read`].
+    pub(super) fn read(&mut self, topics: &TopicCache, deadline_ns: i64) -> Result<Read> {
+        let sight = self.look(topics)?;
+        self.seen = Version(sight.end.0.saturating_sub(1));
+        if let Some(batch) = self.rest.pop_front() {
+            return Ok(Read::Batch(Box::new(batch)));
+        }
+        let begin = self.position;
+        self.move_up();
+        if !sight.qualifies {
+            return Ok(Read::CaughtUp(self.range(sight.end)));
+        }
+        let from = self.position;
+        let read = self.read_from(&sight, begin, deadline_ns);
+        if read.is_err() {
+            // Nothing was handed out: whoever tries again finds the same records.
+            self.position = from;
+            self.rest.clear();
+        }
+        read
+    }
+
+    fn read_from(&mut self, sight: &Sight, begin: Version, deadline_ns: i64) -> Result<Read> {
+        let mut gather = Gather::default();
+        let is_late = self.fill(sight, &mut gather, deadline_ns)?;
+        // Whatever happened while this read: rows of a vgroup that has moved on are not handed out.
+        self.check_owner()?;
+        let range = self.range(sight.end);
+        if gather.is_empty() {
+            return Ok(if is_late { Read::Timeout(range) } else { Read::CaughtUp(range) });
+        }
+        let options = self.request.options;
+        let mut batch = gather.finish(&sight.topic, options, &self.log.state, begin, range)?;
+        batch.skipped = self.skipped.take();
+        Ok(Read::Batch(Box::new(batch)))
+    }
+
+    /// Reads records until the batch is full, the end is reached, or time is up; that it was is the answer.
+    fn fill(&mut self, sight: &Sight, gather: &mut Gather, deadline_ns: i64) -> Result<bool> {
+        while self.position < sight.end {
+            let Some(Seen { version, shown }) = self.next(&sight.topic)? else { break };
+            if self.request.options.replay {
+                return self.replayed(sight, gather, version, shown);
+            }
+            match gather.add(self.request.options, shown) {
+                Added::More => self.position = version.next(),
+                Added::Full => {
+                    self.position = version.next();
+                    break;
+                }
+                // Not taken: it is read once more for the next batch.
+                Added::Later => break,
+            }
+            if self.log.clock.now_ns() >= deadline_ns {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// In replay each write is a batch, and the position passes a record with its last one.
+    fn replayed(&mut self, sight: &Sight, gather: &mut Gather, version: Version, shown: Shown) -> Result<bool> {
+        let Shown::Writes(writes) = shown else {
+            self.position = version.next();
+            return Ok(false);
+        };
+        let options = self.request.options;
+        let begin = self.position;
+        let last = writes.len().saturating_sub(1);
+        for (at, write) in writes.into_iter().enumerate() {
+            let write = Shown::Writes(vec![write]);
+            if at == 0 {
+                gather.add(options, write);
+                continue;
+            }
+            let mut one = Gather::default();
+            one.add(options, write);
+            let mut range = self.range(sight.end);
+            range.position = if at == last { version.next() } else { version };
+            self.rest.push_back(one.finish(&sight.topic, options, &self.log.state, begin, range)?);
+        }
+        self.position = if last == 0 { version.next() } else { version };
+        Ok(false)
+    }
+
+    /// The record at the position, as the topic shows it.
+    fn next(&mut self, topic: &Compiled) -> Result<Option<Seen>> {
+        loop {
+            self.reader.seek(wal::Version(self.position.0));
+            let record = match self.reader.next() {
+                Ok(Some(record)) => record,
+                Ok(None) => return Ok(None),
+                Err(WalError::Purged { .. }) => {
+                    // Retention has come in between.
+                    self.move_up();
+                    continue;
+                }
+                Err(e) => return Err(of_wal(e)),
+            };
+            let version = Version(record.version.get());
+            if !record.kind.is_for_consumers() {
+                return Ok(Some(Seen { version, shown: Shown::Nothing }));
+            }
+            let mut evaluator = Evaluator {
+                topic,
+                state: &self.log.state,
+                exclude_replicated: self.request.options.exclude_replicated,
+                shapes: &mut self.shapes,
+            };
+            let shown = evaluator.show(version, record.kind, &record.body)?;
+            return Ok(Some(Seen { version, shown }));
+        }
+    }
+
+    /// What retention has taken is passed over, and told with the next batch.
+    fn move_up(&mut self) {
+        let first = Version(self.log.wal.first_version().get());
+        if self.position < first {
+            let from = self.skipped.map_or(self.position, |(from, _)| from);
+            let (group, topic) = (&self.request.group, self.request.topic);
+            tracing::warn!(%topic, %group, %from, to = %first, "a group has fallen behind what the log keeps");
+            self.skipped = Some((from, first));
+            self.position = first;
+        }
+    }
+
+    fn range(&self, end: Version) -> Range {
+        let first = Version(self.log.wal.first_version().get());
+        Range { position: self.position, first, end }
+    }
+
+    fn look(&self, topics: &TopicCache) -> Result<Sight> {
+        let (definition, end) = {
+            let state = self.log.state.read();
+            check_owner(&state, &self.request)?;
+            let definition = state.topics.get(self.request.topic).cloned();
+            (definition, state.applied().next())
+        };
+        let Some(definition) = definition else {
+            topics.forget(self.request.topic);
+            return Err(Error::of(Code::TopicNotExist));
+        };
+        let topic = topics.get(&definition)?;
+        let qualifies = topic.qualifies(&self.log.state.read());
+        Ok(Sight { topic, end, qualifies })
+    }
+
+    fn check_owner(&self) -> Result<()> {
+        check_owner(&self.log.state.read(), &self.request)
+    }
+}
+
+/// Whether the consumer owns the vgroup for its (topic, group).
+pub(super) fn check_owner(state: &VnodeState, request: &SubscribeRequest) -> Result<()> {
+    if !state.has_topic(request.topic) {
+        return Err(Error::of(Code::TopicNotExist));
+    }
+    let held = state.groups.get(request.topic, &request.group);
+    if held.is_some_and(|held| held.is_owned_by(request.consumer, request.epoch)) {
+        Ok(())
+    } else {
+        Err(Error::of(Code::ConsumerMismatch))
+    }
+}
+
+fn of_wal(e: WalError) -> Error {
+    let code = match &e {
+        e if e.is_damage() => Code::Damaged,
+        WalError::Io { .. } => Code::Io,
+        _ => Code::Internal,
+    };
+    Error::with(code, &e).caused_by(e)
+}

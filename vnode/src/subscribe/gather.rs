@@ -1,0 +1,113 @@
+//! Collects what one batch carries, and says when it is full (tmq.md 2.4).
+
+use arrow_array::RecordBatch;
+use model::{Error, Result, Version};
+use parking_lot::RwLock;
+
+use super::compiled::{Compiled, Source};
+use super::evaluate::{Shown, ShownWrite};
+use super::{Batch, BatchKind, Block, Range, ReadOptions, meta};
+use crate::record::NewTable;
+use crate::state::VnodeState;
+
+/// A batch in the making.
+#[derive(Debug, Default)]
+pub(super) struct Gather {
+    blocks: Vec<Block>,
+    batches: Vec<RecordBatch>,
+    creates: Vec<NewTable>,
+    events: Vec<String>,
+    /// The events come in the form of several even if it is one.
+    as_several: bool,
+    rows: u64,
+    written_ns: i64,
+}
+
+/// What became of a record.
+#[derive(Debug)]
+pub(super) enum Added {
+    /// It is in the batch, and there may be room for more.
+    More,
+    /// It is in the batch, which is full.
+    Full,
+    /// It belongs in a batch of its own, after this one.
+    Later,
+}
+
+impl Gather {
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.creates.is_empty() && self.rows == 0
+    }
+
+    /// Takes in a record, if it goes with what is here.
+    pub(super) fn add(&mut self, options: ReadOptions, shown: Shown) -> Added {
+        match shown {
+            Shown::Nothing => Added::More,
+            Shown::Events(events) => self.add_events(options, events, false),
+            Shown::Creates(events) => self.add_events(options, events, true),
+            Shown::Writes(writes) => self.add_writes(options, writes),
+        }
+    }
+
+    fn add_events(&mut self, options: ReadOptions, events: Vec<String>, as_several: bool) -> Added {
+        let has_rows = self.rows > 0 || !self.creates.is_empty();
+        if has_rows || (!self.events.is_empty() && !options.batch_meta) {
+            return Added::Later;
+        }
+        self.as_several |= as_several;
+        self.events.extend(events);
+        let is_full = !options.batch_meta || self.events.len() as u64 >= options.min_poll_rows;
+        if is_full { Added::Full } else { Added::More }
+    }
+
+    fn add_writes(&mut self, options: ReadOptions, writes: Vec<ShownWrite>) -> Added {
+        if !self.events.is_empty() {
+            return Added::Later;
+        }
+        for write in writes {
+            self.rows += write.rows() as u64;
+            self.written_ns = self.written_ns.max(write.received_ns);
+            self.blocks.extend(write.blocks);
+            self.batches.extend(write.batches);
+            self.creates.extend(write.creates);
+        }
+        if self.rows >= options.min_poll_rows || options.replay { Added::Full } else { Added::More }
+    }
+
+    /// The batch.
+    pub(super) fn finish(
+        self,
+        topic: &Compiled,
+        options: ReadOptions,
+        state: &RwLock<VnodeState>,
+        begin: Version,
+        range: Range,
+    ) -> Result<Batch> {
+        let mut blocks = self.blocks;
+        if let Source::Query(query) = &topic.source
+            && !self.batches.is_empty()
+        {
+            let columns = match &self.batches[..] {
+                [only] => only.columns().to_vec(),
+                several => arrow_select::concat::concat_batches(&query.topic.schema(), several)
+                    .map_err(|e| Error::internal("rows of a topic").caused_by(e))?
+                    .columns()
+                    .to_vec(),
+            };
+            blocks.push(Block { table: None, schema: std::sync::Arc::clone(&query.schema), columns });
+        }
+        let created = meta::create_tables(&state.read(), &self.creates);
+        let (kind, json) = match (self.rows > 0, created) {
+            (true, None) => (BatchKind::Data, String::new()),
+            (true, Some(created)) => (BatchKind::Metadata, created),
+            (false, Some(created)) => (BatchKind::Metadata, created),
+            (false, None) => {
+                let is_single = self.events.len() == 1 && !options.batch_meta && !self.as_several;
+                let single = self.events.first().filter(|_| is_single);
+                (BatchKind::TableMeta, single.cloned().unwrap_or_else(|| meta::batch(&self.events)))
+            }
+        };
+        let (next, written_ns) = (range.position, self.written_ns);
+        Ok(Batch { kind, begin, next, blocks, json, skipped: None, written_ns, range })
+    }
+}
