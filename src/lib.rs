@@ -3,6 +3,7 @@
 //! It is *not* for: what a database is or does. That lies in the crates below, which this wires together.
 
 pub mod bench;
+mod child;
 pub mod cli;
 pub mod demo;
 pub mod server;

@@ -13,7 +13,7 @@ mod wal;
 use std::process::ExitCode;
 
 use clap::{ArgAction, Parser, Subcommand};
-use model::{Code, Error};
+use model::Error;
 
 pub use common::ConnectArgs;
 pub use import::ImportArgs;
@@ -89,8 +89,7 @@ pub fn main() -> ExitCode {
         Err(error) if common::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             common::print_error(&error, cli.verbose);
-            // What clap cannot see is wrong use all the same.
-            ExitCode::from(if error.code() == Code::InvalidParameters { 2 } else { 1 })
+            ExitCode::FAILURE
         }
     }
 }

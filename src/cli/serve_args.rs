@@ -49,7 +49,7 @@ pub struct BenchArgs {
     /// The server to measure
     #[command(flatten)]
     pub connect: ConnectArgs,
-    /// Start a server in this process, in a temporary folder, and measure that
+    /// Start a server of its own, in a temporary folder, and measure that
     #[arg(long, global = true)]
     pub embedded: bool,
     /// `json` prints one object on stdout beside the table on stderr

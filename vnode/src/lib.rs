@@ -23,4 +23,4 @@ pub use propose::{
     CommitRequest, CreateTable, CreateTableKind, DeleteOutcome, DeleteRequest, DeleteTarget, DropTable, OwnerChange,
     StableDdl, TableChange, TopicDdl, WriteOutcome, WriteRequest,
 };
-pub use vnode::{GroupOffsets, Vnode, VnodeCounts, VnodeOptions, VnodePositions};
+pub use vnode::{GroupOffsets, PendingWrite, Vnode, VnodeCounts, VnodeOptions, VnodePositions};

@@ -60,6 +60,19 @@ pub(crate) fn relation_table(
     number: usize,
     reading: Reading,
 ) -> Result<(Arc<dyn TableProvider>, ScopeTable)> {
+    if let RelationKind::System { batch, .. } = &relation.kind {
+        return system_table(batch, number);
+    }
+    let (source, table) = shard_table(relation, number, reading)?;
+    Ok((Arc::new(source), table))
+}
+
+/// A relation of shards as a table, under column names that end in `number`.
+pub(crate) fn shard_table(
+    relation: &Relation,
+    number: usize,
+    reading: Reading,
+) -> Result<(ShardTable, ScopeTable)> {
     let precision = relation.database.options.precision;
     let (kind, uid, child, schema) = match &relation.kind {
         RelationKind::Stable(stable) => (SourceKind::Stable, stable.uid, None, &stable.schema),
@@ -70,7 +83,7 @@ pub(crate) fn relation_table(
             TableKind::Normal { schema } => (SourceKind::Normal, table.uid, None, schema),
             TableKind::Child { .. } => return Err(Error::internal("a child given as a normal table")),
         },
-        RelationKind::System { batch, .. } => return system_table(batch, number),
+        RelationKind::System { .. } => return Err(Error::of(Code::SystemTable)),
     };
     let mut maker = Maker { number, precision, columns: Vec::new(), fields: Vec::new(), scan: Vec::new() };
     if reading == Reading::Rows {
@@ -101,7 +114,7 @@ pub(crate) fn relation_table(
         ordered: rows && kind.is_single(),
         precision,
     };
-    Ok((Arc::new(source), table))
+    Ok((source, table))
 }
 
 /// Collects the columns of a table.

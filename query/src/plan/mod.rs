@@ -5,6 +5,7 @@
 
 pub(crate) mod aggregate;
 pub(crate) mod coerce;
+mod delete;
 pub(crate) mod error;
 pub(crate) mod expr;
 pub(crate) mod fill;
@@ -18,6 +19,8 @@ pub(crate) mod select;
 pub(crate) mod types;
 pub(crate) mod union;
 pub(crate) mod window;
+
+pub use delete::{DeletePlan, plan_delete};
 
 use std::cell::Cell;
 

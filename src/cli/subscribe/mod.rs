@@ -37,8 +37,8 @@ pub enum Commit {
 
 /// `tidemark subscribe`.
 #[derive(Debug, Args)]
-#[command(after_help = "Ends at --limit, at --timeout, or with Ctrl-C; then the group goes on after the last row shown, \
-                        unless --commit never.\n\n\
+#[command(after_help = "Ends at --limit, at --timeout, or with Ctrl-C, after a commit unless --commit never. Messages are \
+                        committed whole: what the last one holds beyond --limit is not shown to the group again.\n\n\
                         tidemark subscribe alarms -g mail --from earliest --limit 10\n\
                         tidemark subscribe alarms -g look --commit never -o table")]
 pub struct SubscribeArgs {
@@ -101,6 +101,9 @@ impl SubscribeArgs {
         config.enable_auto_commit = self.commit == Commit::Auto;
         config.enable_replay = self.replay;
         config.reconnect = !self.no_reconnect;
+        // Messages no larger than what shall be shown, where the log allows.
+        let limit = self.limit.and_then(|limit| u32::try_from(limit).ok());
+        config.min_poll_rows = limit.map_or(config.min_poll_rows, |limit| limit.min(config.min_poll_rows));
         for (key, value) in &self.parameters {
             config.set(key, value)?;
         }

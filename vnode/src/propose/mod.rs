@@ -17,8 +17,6 @@ mod shell;
 mod tags;
 mod write;
 
-#[cfg(test)]
-mod tests;
 
 use std::sync::Arc;
 

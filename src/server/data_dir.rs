@@ -1,0 +1,149 @@
+//! The data directory: who may use it, and in which format it is.
+//!
+//! ```text
+//! DIR/LOCK      held (flock) by the one server that uses the directory; holds its pid
+//! DIR/FORMAT    one line: tidemark data format N
+//! DIR/mnode/    the metadata group
+//! DIR/vnode/N/  vgroup N
+//! ```
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use model::{Code, Error, Result, VgroupId};
+use rustix::fs::{FlockOperation, flock};
+
+/// Format that this version writes. Raised when an older version could misread what is stored.
+const FORMAT: u32 = 1;
+const FORMAT_PREFIX: &str = "tidemark data format ";
+
+/// A data directory that this process holds alone.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    /// Held for as long as the server lives; the kernel gives it up with the process, so a killed server leaves no
+    /// stale lock.
+    _lock: File,
+}
+
+impl DataDir {
+    /// Takes `path`, making it where it is missing.
+    ///
+    /// # Errors
+    /// [`Code::DataDirLocked`] where another server has it, [`Code::NewerFormat`] where a later version wrote it, and
+    /// [`Code::Io`].
+    pub fn open(path: &Path) -> Result<Self> {
+        std::fs::create_dir_all(path).map_err(|e| io("cannot make the data directory", path, e))?;
+        let lock = take_lock(&path.join("LOCK"), path)?;
+        check_format(path)?;
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Folder of the metadata group.
+    #[must_use]
+    pub fn mnode(&self) -> PathBuf {
+        self.path.join("mnode")
+    }
+
+    /// Folder of a vgroup's shard.
+    #[must_use]
+    pub fn vnode(&self, vgroup: VgroupId) -> PathBuf {
+        self.path.join("vnode").join(vgroup.to_string())
+    }
+}
+
+fn io(what: &str, path: &Path, source: std::io::Error) -> Error {
+    Error::text(Code::Io, format!("{what}: path={} cause={source}", path.display())).caused_by(source)
+}
+
+fn take_lock(file: &Path, dir: &Path) -> Result<File> {
+    let mut lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(file)
+        .map_err(|e| io("cannot open the lock file", file, e))?;
+    if let Err(errno) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        let cause = std::io::Error::from(errno);
+        if cause.kind() != ErrorKind::WouldBlock {
+            return Err(io("cannot lock the data directory", file, cause));
+        }
+        let mut holder = String::new();
+        let _ = lock.read_to_string(&mut holder);
+        let pid = holder.trim();
+        return Err(Error::with(Code::DataDirLocked, format!("path={} pid={pid}", dir.display())));
+    }
+    // Who holds it is a help to the reader of the error above, no more: a failure here is no reason not to start.
+    let _ = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
+    Ok(lock)
+}
+
+fn check_format(dir: &Path) -> Result<()> {
+    let file = dir.join("FORMAT");
+    let text = match std::fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(e) if e.kind() == ErrorKind::NotFound => return write_format(dir, &file),
+        Err(e) => return Err(io("cannot read the format file", &file, e)),
+    };
+    let found = text.trim().strip_prefix(FORMAT_PREFIX).and_then(|n| n.parse::<u32>().ok());
+    match found {
+        Some(FORMAT) => Ok(()),
+        Some(newer) if newer > FORMAT => Err(Error::with(
+            Code::NewerFormat,
+            format!("path={} format={newer} this version reads up to={FORMAT}", dir.display()),
+        )),
+        _ => Err(Error::with(Code::Damaged, format!("path={} is not a format file", file.display()))
+            .hint(format!("a directory of this version holds the line `{FORMAT_PREFIX}{FORMAT}` there"))),
+    }
+}
+
+/// Marks a new directory. One that already holds shards but has lost its mark is refused: guessing a format is worse
+/// than asking.
+fn write_format(dir: &Path, file: &Path) -> Result<()> {
+    if dir.join("mnode").exists() || dir.join("vnode").exists() {
+        return Err(Error::with(Code::Damaged, format!("path={} is missing", file.display()))
+            .hint("restore it from a copy of the directory"));
+    }
+    let temporary = dir.join("FORMAT.tmp");
+    let written = File::create(&temporary).and_then(|mut f| {
+        writeln!(f, "{FORMAT_PREFIX}{FORMAT}")?;
+        f.sync_all()
+    });
+    written
+        .and_then(|()| std::fs::rename(&temporary, file))
+        .and_then(|()| File::open(dir)?.sync_all())
+        .map_err(|e| io("cannot write the format file", file, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_server_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = DataDir::open(dir.path()).unwrap();
+        let error = DataDir::open(dir.path()).unwrap_err();
+        assert_eq!(error.code(), Code::DataDirLocked);
+        assert!(error.message().contains(&format!("pid={}", std::process::id())), "{error}");
+        drop(first);
+        DataDir::open(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn a_newer_or_unreadable_format_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(DataDir::open(dir.path()).unwrap());
+        std::fs::write(dir.path().join("FORMAT"), "tidemark data format 99\n").unwrap();
+        let error = DataDir::open(dir.path()).unwrap_err();
+        assert_eq!(error.code(), Code::NewerFormat);
+        assert!(error.message().contains("format=99"), "{error}");
+        std::fs::write(dir.path().join("FORMAT"), "hello").unwrap();
+        assert_eq!(DataDir::open(dir.path()).unwrap_err().code(), Code::Damaged);
+        std::fs::remove_file(dir.path().join("FORMAT")).unwrap();
+        std::fs::create_dir(dir.path().join("mnode")).unwrap();
+        assert_eq!(DataDir::open(dir.path()).unwrap_err().code(), Code::Damaged);
+    }
+}

@@ -1,0 +1,322 @@
+//! Statements that define things: databases, super tables, tables, topics' ends, users, settings.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mnode::{DatabaseSpec, DdlOutcome, DropGroupSpec, DropTopicSpec, StableSpec};
+use model::{Code, Error, Result, StableInfo, Value, VgroupId};
+use query::ast::{self, AlterTable, ColumnSpec, CreateChild, ObjectName, Statement, TableOptions};
+use query::literal::{LiteralContext, parse_tag};
+use vnode::{CreateTable, CreateTableKind, DropTable, TableChange};
+
+use super::names::{Found, FoundTable};
+use super::{Engine, Outcome, StatementContext, convert, system};
+use crate::server::sessions::Session;
+
+impl Engine {
+    pub(super) async fn define(
+        &self,
+        session: &Session,
+        cx: &StatementContext,
+        statement: Statement,
+    ) -> Result<Outcome> {
+        let by = &*session.user;
+        match statement {
+            Statement::CreateDatabase { if_not_exists, name, options } => {
+                let spec = DatabaseSpec { name, if_not_exists, options: *options };
+                self.mnode.create_database(by, spec).await?;
+            }
+            Statement::AlterDatabase { name, changes } => {
+                let changes = changes.into_iter().map(convert::database_change).collect();
+                self.mnode.alter_database(by, &name, changes).await?;
+            }
+            Statement::DropDatabase { if_exists, name } => {
+                self.mnode.drop_database(by, &name, if_exists).await?;
+            }
+            Statement::Use(name) => {
+                if !system::is_system(&name) {
+                    self.mnode.catalog().database(&name)?;
+                }
+                return Ok(Outcome::Use(name));
+            }
+            Statement::FlushDatabase(name) => self.flush(session, &name).await?,
+            Statement::CreateStable { if_not_exists, name, columns, tags, options } => {
+                self.create_stable(session, cx, if_not_exists, name, (columns, tags), options).await?;
+            }
+            Statement::CreateTable { if_not_exists, name, columns, options } => {
+                self.create_normal(session, cx, if_not_exists, &name, columns, options).await?;
+            }
+            Statement::CreateChildren(children) => self.create_children(session, cx, children).await?,
+            Statement::DropTables(tables) => self.drop_tables(session, cx, tables).await?,
+            Statement::DropStable { if_exists, name } => {
+                let database = self.database_of(cx, &name)?;
+                self.mnode.drop_stable(by, database, &name.name, if_exists).await?;
+            }
+            Statement::AlterTable { stable, name, change } => {
+                self.alter_table(session, cx, stable, &name, change).await?;
+            }
+            Statement::DropTopic { if_exists, force, name } => {
+                self.mnode.drop_topic(by, DropTopicSpec { name, if_exists, force }).await?;
+            }
+            Statement::DropConsumerGroup { if_exists, force, group, topic } => {
+                self.mnode.drop_group(by, DropGroupSpec { group, topic, if_exists, force }).await?;
+            }
+            Statement::CreateUser { name, password } => {
+                self.mnode.create_user(by, &name, &password, true, false).await?;
+            }
+            Statement::AlterUserPassword { name, password } => {
+                self.mnode.alter_user(by, &name, Some(&password), None, None, None).await?;
+                self.sessions.close_user(&name);
+            }
+            Statement::DropUser { if_exists, name } => {
+                self.mnode.drop_user(by, &name, if_exists).await?;
+                self.sessions.close_user(&name);
+            }
+            // There is none: every query sees what is there.
+            Statement::ResetQueryCache => {}
+            Statement::AlterConfig { name, value } => self.mnode.set(by, &name, &value).await?,
+            Statement::Query(_)
+            | Statement::Explain { .. }
+            | Statement::Show(_)
+            | Statement::Describe(_)
+            | Statement::Delete { .. }
+            | Statement::CreateTopic(_) => return Err(Error::internal("statement in the wrong place")),
+        }
+        Ok(Outcome::Done)
+    }
+
+    async fn flush(&self, session: &Session, name: &str) -> Result<()> {
+        self.may_write(session, name)?;
+        let catalog = self.mnode.catalog();
+        for &vgroup in &catalog.database(name)?.info.vgroups {
+            self.vnodes.get(vgroup)?.flush().await?;
+        }
+        Ok(())
+    }
+
+    async fn create_stable(
+        &self,
+        session: &Session,
+        cx: &StatementContext,
+        if_not_exists: bool,
+        name: ObjectName,
+        (columns, tags): (Vec<ColumnSpec>, Vec<ColumnSpec>),
+        options: TableOptions,
+    ) -> Result<DdlOutcome> {
+        // A table of that name only its shard knows.
+        if let Some(Found::Table(_)) = self.find(cx, &name)? {
+            return Err(Error::with(Code::TableExists, &name.name));
+        }
+        if options.ttl_days.is_some() {
+            return Err(Error::with(Code::InvalidTableOption, "TTL is for tables, not for super tables"));
+        }
+        let spec = StableSpec {
+            database: self.database_of(cx, &name)?.to_owned(),
+            if_not_exists,
+            columns: columns.into_iter().map(convert::column_spec).collect(),
+            tags: tags.into_iter().map(convert::column_spec).collect(),
+            comment: options.comment,
+            name: name.name,
+        };
+        self.mnode.create_stable(&session.user, spec).await
+    }
+
+    async fn create_normal(
+        &self,
+        session: &Session,
+        cx: &StatementContext,
+        if_not_exists: bool,
+        name: &ObjectName,
+        columns: Vec<ColumnSpec>,
+        options: TableOptions,
+    ) -> Result<()> {
+        let database = self.database_of(cx, name)?;
+        self.may_write(session, database)?;
+        if let Some(Found::Stable { .. }) = self.find(cx, name)? {
+            return Err(Error::with(Code::TableExists, &name.name));
+        }
+        let info = self.mnode.catalog().database(database)?.info.clone();
+        let table = CreateTable {
+            name: name.name.clone(),
+            if_not_exists,
+            kind: CreateTableKind::Normal(convert::table_schema(columns)),
+            ttl_days: options.ttl_days.unwrap_or(0),
+            comment: options.comment,
+        };
+        self.vnodes.get(Self::vgroup_for(&info, &name.name)?)?.create_tables(vec![table]).await.map(|_| ())
+    }
+
+    /// All children of a statement; those of one vgroup are one record.
+    async fn create_children(
+        &self,
+        session: &Session,
+        cx: &StatementContext,
+        children: Vec<CreateChild>,
+    ) -> Result<()> {
+        let catalog = self.mnode.catalog();
+        let mut by_vgroup: BTreeMap<VgroupId, Vec<CreateTable>> = BTreeMap::new();
+        for child in children {
+            let database_name = self.database_of(cx, &child.name)?;
+            self.may_write(session, database_name)?;
+            let database = catalog.database(database_name)?;
+            if child.stable.database.as_deref().is_some_and(|name| name != database_name) {
+                return Err(Error::of(Code::OtherDatabase));
+            }
+            let stable = database
+                .stables
+                .get(&child.stable.name)
+                .ok_or_else(|| Error::with(Code::TableNotExist, &child.stable.name))?;
+            if database.stables.contains_key(&child.name.name) {
+                return Err(Error::with(Code::TableExists, &child.name.name));
+            }
+            let literals = LiteralContext::new(database.info.options.precision, cx.zone, cx.now_ns);
+            let tags = child_tags(stable, child.tag_names.as_deref(), &child.values, &literals)?;
+            by_vgroup.entry(Self::vgroup_for(&database.info, &child.name.name)?).or_default().push(CreateTable {
+                name: child.name.name,
+                if_not_exists: child.if_not_exists,
+                kind: CreateTableKind::Child { stable: stable.uid, tags },
+                ttl_days: child.options.ttl_days.unwrap_or(0),
+                comment: child.options.comment,
+            });
+        }
+        // Asked before anything is made, so that a statement over several vgroups is not half done.
+        for (&vgroup, tables) in &by_vgroup {
+            let vnode = self.vnodes.get(vgroup)?;
+            let taken = tables.iter().find(|table| !table.if_not_exists && vnode.table(&table.name).is_some());
+            if let Some(table) = taken {
+                return Err(Error::with(Code::TableExists, &table.name));
+            }
+        }
+        for (vgroup, tables) in by_vgroup {
+            self.vnodes.get(vgroup)?.create_tables(tables).await?;
+        }
+        Ok(())
+    }
+
+    async fn drop_tables(
+        &self,
+        session: &Session,
+        cx: &StatementContext,
+        tables: Vec<ast::DropTable>,
+    ) -> Result<()> {
+        let single = tables.len() == 1;
+        let mut by_vgroup: BTreeMap<VgroupId, Vec<DropTable>> = BTreeMap::new();
+        for table in tables {
+            let database = self.database_of(cx, &table.name)?;
+            self.may_write(session, database)?;
+            let info = self.mnode.catalog().database(database)?.info.clone();
+            match self.find(cx, &table.name)? {
+                Some(Found::Stable { stable, .. }) if single => {
+                    self.mnode.drop_stable(&session.user, database, &stable.name, table.if_exists).await?;
+                    return Ok(());
+                }
+                Some(Found::Stable { .. }) => return Err(Error::of(Code::DropStableInBatch)),
+                None if !table.if_exists => return Err(Error::with(Code::TableNotExist, &table.name.name)),
+                None => {}
+                Some(Found::Table(_)) => {
+                    let vgroup = Self::vgroup_for(&info, &table.name.name)?;
+                    let drop = DropTable { name: table.name.name, if_exists: table.if_exists };
+                    by_vgroup.entry(vgroup).or_default().push(drop);
+                }
+            }
+        }
+        for (vgroup, tables) in by_vgroup {
+            self.vnodes.get(vgroup)?.drop_tables(tables).await?;
+        }
+        Ok(())
+    }
+
+    async fn alter_table(
+        &self,
+        session: &Session,
+        cx: &StatementContext,
+        stable_wanted: bool,
+        name: &ObjectName,
+        change: AlterTable,
+    ) -> Result<()> {
+        let database = self.database_of(cx, name)?;
+        self.may_write(session, database)?;
+        match self.find(cx, name)? {
+            Some(Found::Stable { .. }) => {
+                let change = convert::stable_change(change)?;
+                self.mnode.alter_stable(&session.user, database, &name.name, change).await?;
+                Ok(())
+            }
+            _ if stable_wanted => Err(Error::with(Code::StableNotExist, &name.name)),
+            None => Err(Error::with(Code::TableNotExist, &name.name)),
+            Some(Found::Table(found)) => {
+                let change = self.table_change(cx, &found, change)?;
+                found.vnode.alter_table(&name.name, change).await.map(|_| ())
+            }
+        }
+    }
+
+    fn table_change(&self, cx: &StatementContext, found: &FoundTable, change: AlterTable) -> Result<TableChange> {
+        Ok(match change {
+            AlterTable::AddColumn(column) => TableChange::AddColumn {
+                name: column.name,
+                data_type: column.data_type,
+                encoding: column.encoding,
+                compression: column.compression,
+                level: column.level,
+            },
+            AlterTable::DropColumn(name) => TableChange::DropColumn { name },
+            AlterTable::ModifyColumn { name, data_type } => TableChange::ModifyColumn { name, data_type },
+            AlterTable::RenameColumn { name, new_name } => TableChange::RenameColumn { name, new_name },
+            AlterTable::Options(options) => {
+                TableChange::Options { comment: options.comment, ttl_days: options.ttl_days }
+            }
+            AlterTable::SetTags(tags) => {
+                let model::TableKind::Child { stable, .. } = &found.table.kind else {
+                    return Err(Error::of(Code::InvalidAlter).hint("only child tables have tags"));
+                };
+                let catalog = self.mnode.catalog();
+                let stable = catalog
+                    .database(&found.database.name)?
+                    .stable_by_uid(*stable)
+                    .ok_or_else(|| Error::internal("a child without its super table"))?;
+                let literals = LiteralContext::new(found.database.options.precision, cx.zone, cx.now_ns);
+                let values = tags.into_iter().map(|(name, literal)| {
+                    let (_, tag) =
+                        stable.schema.tag(&name).ok_or_else(|| Error::with(Code::InvalidAlter, &name))?;
+                    let value = parse_tag(tag.data_type, &literal, &name, &literals)?;
+                    Ok((name, value))
+                });
+                TableChange::SetTags(values.collect::<Result<_>>()?)
+            }
+            AlterTable::AddTag(_)
+            | AlterTable::DropTag(_)
+            | AlterTable::ModifyTag { .. }
+            | AlterTable::RenameTag { .. } => {
+                return Err(Error::of(Code::InvalidAlter).hint("tags are defined by the super table"));
+            }
+        })
+    }
+}
+
+/// A child's tags in the super table's order; those not named are NULL.
+fn child_tags(
+    stable: &Arc<StableInfo>,
+    names: Option<&[String]>,
+    literals: &[ast::TagLiteral],
+    context: &LiteralContext,
+) -> Result<Vec<Value>> {
+    let tags = &stable.schema.tags;
+    let mut values = vec![Value::Null; tags.len()];
+    let places: Vec<usize> = match names {
+        None => (0..tags.len()).collect(),
+        Some(names) => names
+            .iter()
+            .map(|name| stable.schema.tag(name).map(|(at, _)| at).ok_or_else(|| Error::with(Code::InvalidTag, name)))
+            .collect::<Result<_>>()?,
+    };
+    if places.len() != literals.len() {
+        return Err(Error::of(Code::TagsNotMatched));
+    }
+    for (&place, literal) in places.iter().zip(literals) {
+        if let (Some(value), Some(tag)) = (values.get_mut(place), tags.get(place)) {
+            *value = parse_tag(tag.data_type, literal, &tag.name, context)?;
+        }
+    }
+    Ok(values)
+}

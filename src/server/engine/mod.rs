@@ -1,0 +1,145 @@
+//! The server's core: joins catalogue, shards and query engine, and runs statements.
+
+mod convert;
+mod define;
+mod delete;
+mod names;
+mod outcome;
+mod show;
+mod statement;
+mod system;
+mod topic;
+mod vnodes;
+mod write;
+
+use std::sync::Arc;
+
+use mnode::{Mnode, MnodeOptions};
+use model::{Clock, Code, Error, Result};
+use rand::rngs::OsRng;
+use rand::TryRngCore as _;
+use tonic::Request;
+use wal::{Disk, StdDisk};
+
+pub use outcome::Outcome;
+pub use statement::StatementContext;
+pub use vnodes::Vnodes;
+pub use write::{StartedWrite, WriteTarget};
+
+use crate::server::clock::SystemClock;
+use crate::server::data_dir::DataDir;
+use crate::server::sessions::{Session, Sessions};
+
+/// A running database without its sockets.
+#[derive(Debug)]
+pub struct Engine {
+    mnode: Mnode,
+    vnodes: Arc<Vnodes>,
+    query: query::engine::Engine,
+    sessions: Sessions,
+    clock: Arc<SystemClock>,
+    _data_dir: Arc<DataDir>,
+}
+
+impl Engine {
+    /// Opens everything below the data directory: the metadata group, then every shard. Answers once all of it serves.
+    ///
+    /// # Errors
+    /// Where the metadata group cannot be opened. A damaged shard is no reason not to start: its vgroup is offline.
+    pub async fn open(data_dir: DataDir, clock: Arc<SystemClock>) -> Result<Arc<Self>> {
+        let data_dir = Arc::new(data_dir);
+        let disk: Arc<dyn Disk> = Arc::new(StdDisk);
+        let dyn_clock: Arc<dyn Clock> = Arc::<SystemClock>::clone(&clock);
+        let vnodes = Arc::new(Vnodes::new(Arc::clone(&data_dir), Arc::clone(&disk), Arc::clone(&dyn_clock)));
+        let shards: Arc<dyn mnode::Shards> = Arc::<Vnodes>::clone(&vnodes);
+        let mnode = Mnode::open(MnodeOptions::new(data_dir.mnode()), disk, dyn_clock, shards).await?;
+        let catalog = mnode.catalog();
+        for database in catalog.databases() {
+            vnodes.open_database(&database.info).await;
+        }
+        vnodes
+            .remove_strangers(|vgroup| catalog.database_of(vgroup).is_some())
+            .map_err(|e| Error::text(Code::Io, format!("cannot tidy the vgroup folders: {e}")).caused_by(e))?;
+        // From here on statements that a crash cut short are finished, and consumers are watched.
+        mnode.start();
+        let query = query::engine::Engine::new(&query::engine::EngineSettings::default())?;
+        Ok(Arc::new(Self { mnode, vnodes, query, sessions: Sessions::default(), clock, _data_dir: data_dir }))
+    }
+
+    /// Stops in order: no more decisions, then every shard flushed and synced.
+    ///
+    /// # Errors
+    /// The first failure; everything else is closed all the same.
+    pub async fn close(&self) -> Result<()> {
+        let mnode = self.mnode.close().await;
+        let vnodes = self.vnodes.close().await;
+        mnode.and(vnodes)
+    }
+
+    /// The metadata group.
+    pub fn mnode(&self) -> &Mnode {
+        &self.mnode
+    }
+
+    /// The shards.
+    pub fn vnodes(&self) -> &Vnodes {
+        &self.vnodes
+    }
+
+    /// The server's clock.
+    pub fn clock(&self) -> &Arc<SystemClock> {
+        &self.clock
+    }
+
+    /// Checks a password and opens a session.
+    ///
+    /// # Errors
+    /// [`Code::AuthFailure`], [`Code::UserDisabled`].
+    pub async fn log_in(&self, user: &str, password: &str) -> Result<String> {
+        let user = self.mnode.authenticate(user, password).await?;
+        Ok(self.sessions.open(&user.name, &mut OsRng.unwrap_err()))
+    }
+
+    /// The session of a call.
+    ///
+    /// # Errors
+    /// [`Code::AuthFailure`].
+    pub fn session<T>(&self, request: &Request<T>) -> Result<Session> {
+        self.sessions.of(request)
+    }
+
+    /// Names that a shell may complete: databases, and the tables and columns of the current one.
+    pub fn completions(&self, session: &Session, database: &str) -> Vec<String> {
+        const NAMES_MAX: usize = 10_000;
+        let catalog = self.mnode.catalog();
+        let mut names: Vec<String> = catalog.databases().map(|d| d.info.name.clone()).collect();
+        if self.may_read(session, database).is_ok()
+            && let Ok(found) = catalog.database(database)
+        {
+            for stable in found.stables.values() {
+                names.push(stable.name.clone());
+                names.extend(stable.schema.columns.iter().chain(&stable.schema.tags).map(|c| c.name.clone()));
+            }
+            let vnodes = found.info.vgroups.iter().filter_map(|&vgroup| self.vnodes.get(vgroup).ok());
+            for vnode in vnodes {
+                names.extend(vnode.all_tables().iter().take(NAMES_MAX).map(|table| table.name.clone()));
+            }
+        }
+        names.sort_unstable();
+        names.dedup();
+        names.truncate(NAMES_MAX);
+        names
+    }
+
+    fn may_read(&self, session: &Session, database: &str) -> Result<()> {
+        self.mnode.access(&session.user, database)?.read.then_some(()).ok_or_else(|| denied(database))
+    }
+
+    fn may_write(&self, session: &Session, database: &str) -> Result<()> {
+        self.mnode.access(&session.user, database)?.write.then_some(()).ok_or_else(|| denied(database))
+    }
+}
+
+fn denied(database: &str) -> Error {
+    Error::with(Code::PermissionDenied, database)
+}

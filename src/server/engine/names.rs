@@ -1,0 +1,102 @@
+//! What the names in statements mean.
+
+use std::sync::Arc;
+
+use model::{Code, DatabaseInfo, Error, Result, StableInfo, TableInfo, TableKind, VgroupId, vgroup_slot};
+use query::ast::{ObjectName, Query};
+use query::plan::{Relations, relations_named};
+use query::source::{Relation, RelationKind, Shard};
+use vnode::Vnode;
+
+use super::{Engine, StatementContext, system};
+use crate::server::sessions::Session;
+
+/// A child or normal table, and the shard that has it.
+pub(super) struct FoundTable {
+    pub database: Arc<DatabaseInfo>,
+    pub vnode: Arc<Vnode>,
+    pub table: Arc<TableInfo>,
+}
+
+/// What `db.name` is.
+pub(super) enum Found {
+    Stable { database: Arc<DatabaseInfo>, stable: Arc<StableInfo> },
+    Table(FoundTable),
+}
+
+impl Engine {
+    /// The database that a name is in: its own, else the session's.
+    pub(super) fn database_of<'a>(&self, cx: &'a StatementContext, name: &'a ObjectName) -> Result<&'a str> {
+        let database = name.database.as_deref().or(cx.database.as_deref());
+        database.ok_or_else(|| Error::of(Code::DatabaseNotSpecified))
+    }
+
+    /// The vgroup where a table of this name lives, whether it exists or not.
+    pub(super) fn vgroup_for(database: &DatabaseInfo, table: &str) -> Result<VgroupId> {
+        vgroup_slot(table, database.vgroups.len())
+            .and_then(|slot| database.vgroups.get(slot).copied())
+            .ok_or_else(|| Error::internal(format!("database {} has no vgroups", database.name)))
+    }
+
+    /// Looks a table or super table up.
+    pub(super) fn find(&self, cx: &StatementContext, name: &ObjectName) -> Result<Option<Found>> {
+        let catalog = self.mnode.catalog();
+        let database = catalog.database(self.database_of(cx, name)?)?;
+        if let Some(stable) = database.stables.get(&name.name) {
+            return Ok(Some(Found::Stable { database: database.info.clone(), stable: stable.clone() }));
+        }
+        let vnode = self.vnodes.get(Self::vgroup_for(&database.info, &name.name)?)?;
+        let table = vnode.table(&name.name);
+        Ok(table.map(|table| Found::Table(FoundTable { database: database.info.clone(), vnode, table })))
+    }
+
+    /// Resolves every table of a query, with the right to read it.
+    pub(super) fn resolve(&self, session: &Session, cx: &StatementContext, query: &Query) -> Result<Relations> {
+        let mut relations = Relations::new();
+        for name in relations_named(query) {
+            let relation = self.relation(session, cx, &name)?;
+            relations.insert(name, relation);
+        }
+        Ok(relations)
+    }
+
+    /// What a query's table is.
+    pub(super) fn relation(&self, session: &Session, cx: &StatementContext, name: &ObjectName) -> Result<Relation> {
+        let database = self.database_of(cx, name)?;
+        if system::is_system(database) {
+            return self.system_relation(session, database, &name.name);
+        }
+        self.may_read(session, database).map_err(|error| match error.code() {
+            Code::DatabaseNotExist => table_info(Code::DatabaseNotExist),
+            _ => error,
+        })?;
+        let missing = || table_info(Code::TableNotExist).hint(format!("there is no {database}.{}", name.name));
+        match self.find(cx, name)?.ok_or_else(missing)? {
+            Found::Stable { database, stable } => {
+                let shards: Result<Vec<Arc<dyn Shard>>> =
+                    database.vgroups.iter().map(|&id| self.vnodes.get(id).map(|v| v as Arc<dyn Shard>)).collect();
+                Ok(Relation { shards: shards?, database, kind: RelationKind::Stable(stable) })
+            }
+            Found::Table(FoundTable { database, vnode, table }) => {
+                let kind = match &table.kind {
+                    TableKind::Normal { .. } => RelationKind::Normal(table),
+                    TableKind::Child { stable, .. } => {
+                        let catalog = self.mnode.catalog();
+                        let stable = catalog
+                            .database(&database.name)?
+                            .stable_by_uid(*stable)
+                            .cloned()
+                            .ok_or_else(missing)?;
+                        RelationKind::Child { table, stable }
+                    }
+                };
+                Ok(Relation { shards: vec![vnode], database, kind })
+            }
+        }
+    }
+}
+
+/// A missing table or database as a query reports it: a text of its own under the inner code.
+fn table_info(code: Code) -> Error {
+    Error::text(code, format!("Fail to get table info, error: {}", code.message()))
+}

@@ -1,0 +1,81 @@
+//! One statement from text to answer.
+
+use model::{Clock as _, Precision, Result, Zone};
+use query::ast::{Query, Statement};
+use query::parser;
+
+use super::{Engine, Outcome};
+use crate::server::sessions::Session;
+
+/// What surrounds a statement: one `now` for all of it.
+#[derive(Clone, Debug)]
+pub struct StatementContext {
+    /// Current database.
+    pub database: Option<String>,
+    /// Session zone.
+    pub zone: Zone,
+    /// The statement's start.
+    pub now_ns: i64,
+}
+
+impl Engine {
+    /// A context that starts now.
+    pub fn context(&self, database: Option<String>, zone: Zone) -> StatementContext {
+        StatementContext { database, zone, now_ns: self.clock.now_ns() }
+    }
+
+    /// Runs one statement.
+    ///
+    /// # Errors
+    /// Whatever is wrong with it. Nothing of a refused statement is done.
+    pub async fn execute(&self, session: &Session, cx: &StatementContext, sql: &str) -> Result<Outcome> {
+        if parser::is_insert(sql) {
+            return self.insert(session, cx, sql).await;
+        }
+        let statement = parser::parse(sql)?;
+        match statement {
+            Statement::Query(query) => self.query(session, cx, &query).await,
+            Statement::Explain { analyze, query } => self.explain(session, cx, analyze, &query).await,
+            Statement::Show(show) => self.show(session, cx, show).await,
+            Statement::Describe(name) => self.describe(session, cx, &name),
+            Statement::Delete { table, filter } => self.delete(session, cx, &table, filter.as_ref()).await,
+            Statement::CreateTopic(topic) => self.create_topic(session, cx, topic).await,
+            other => self.define(session, cx, other).await,
+        }
+    }
+
+    async fn query(&self, session: &Session, cx: &StatementContext, query: &Query) -> Result<Outcome> {
+        let relations = self.resolve(session, cx, query)?;
+        let plan = query::plan::plan(query, &relations, &self.plan_session(session, cx))?;
+        self.query.execute(&plan).await.map(Outcome::Rows)
+    }
+
+    async fn explain(
+        &self,
+        session: &Session,
+        cx: &StatementContext,
+        analyze: bool,
+        query: &Query,
+    ) -> Result<Outcome> {
+        if analyze {
+            return Err(model::Error::not_supported("EXPLAIN ANALYZE"));
+        }
+        let relations = self.resolve(session, cx, query)?;
+        let plan = query::plan::plan(query, &relations, &self.plan_session(session, cx))?;
+        let lines = self.query.explain(&plan).await?;
+        super::show::text_rows("QUERY_PLAN", lines)
+    }
+
+    /// What the planner knows of the session.
+    pub(super) fn plan_session(&self, session: &Session, cx: &StatementContext) -> query::plan::Session {
+        let catalog = self.mnode.catalog();
+        let database = cx.database.as_deref().and_then(|name| catalog.database(name).ok());
+        query::plan::Session {
+            zone: cx.zone,
+            now_ns: cx.now_ns,
+            database: cx.database.clone(),
+            precision: database.map_or(Precision::Ms, |database| database.info.options.precision),
+            user: format!("{}@localhost", session.user),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! CREATE TOPIC: the statement is checked and compiled here, kept and handed to the shards by the metadata group.
+
+use std::fmt::Write as _;
+
+use mnode::{TopicKind, TopicSpec};
+use model::{Code, Error, Result};
+use query::ast::{CreateTopic, TopicSource};
+use query::plan::{OutputColumn, relations_named};
+use query::source::RelationKind;
+use query::topic::{ChildFilter, CompiledTopic};
+
+use super::{Engine, Outcome, StatementContext, convert};
+use crate::server::sessions::Session;
+
+impl Engine {
+    pub(super) async fn create_topic(
+        &self,
+        session: &Session,
+        cx: &StatementContext,
+        topic: CreateTopic,
+    ) -> Result<Outcome> {
+        if self.mnode.catalog().topic(&topic.name).is_ok() {
+            // An existing name answers before anything else is looked at.
+            return if topic.if_not_exists { Ok(Outcome::Done) } else { Err(Error::with(Code::TopicExists, &topic.name)) };
+        }
+        let (database, kind, schema_json, definition) = match &topic.source {
+            TopicSource::Database(name) => {
+                self.may_read(session, name)?;
+                (name.clone(), TopicKind::Database, None, String::new())
+            }
+            TopicSource::Stable { name, filter } => {
+                let stable = || Error::with(Code::StableNotExist, &name.name);
+                let relation = self.relation(session, cx, name).map_err(|error| match error.code() {
+                    Code::TableNotExist => stable(),
+                    Code::DatabaseNotExist => Error::of(Code::DatabaseNotExist),
+                    _ => error,
+                })?;
+                let compiled =
+                    ChildFilter::create(filter.as_ref(), &topic.sql, &relation, &self.plan_session(session, cx))?;
+                let definition = to_text(compiled.definition())?;
+                (relation.database.name.clone(), TopicKind::Stable(name.name.clone()), None, definition)
+            }
+            TopicSource::Query(query) => {
+                let relations = self.resolve(session, cx, query)?;
+                let plan_session = self.plan_session(session, cx);
+                let compiled = CompiledTopic::create(query, &topic.sql, &relations, &plan_session)?;
+                let named = relations_named(query);
+                let name = named.first().ok_or_else(|| Error::of(Code::InvalidTopicQuery))?;
+                let relation = relations.get(name)?;
+                let of_stable = matches!(relation.kind, RelationKind::Stable(_));
+                let definition = to_text(compiled.definition())?;
+                let schema = schema_json(compiled.columns());
+                (relation.database.name.clone(), TopicKind::Query { of_stable }, Some(schema), definition)
+            }
+        };
+        let spec = TopicSpec {
+            name: topic.name,
+            if_not_exists: topic.if_not_exists,
+            database,
+            kind,
+            meta: convert::topic_meta(topic.meta),
+            sql: topic.sql,
+            schema_json,
+            definition,
+        };
+        self.mnode.create_topic(&session.user, spec).await?;
+        Ok(Outcome::Done)
+    }
+}
+
+fn to_text(definition: &query::topic::TopicDefinition) -> Result<String> {
+    serde_json::to_string(definition).map_err(Error::internal)
+}
+
+/// `[{"name":"ts","type":"TIMESTAMP","length":8},...]`
+fn schema_json(columns: &[OutputColumn]) -> String {
+    let mut text = String::from("[");
+    for (at, column) in columns.iter().enumerate() {
+        let comma = if at == 0 { "" } else { "," };
+        let name = serde_json::Value::from(column.name.as_str());
+        let (data_type, length) = (column.data_type.name(), column.data_type.length());
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{comma}{{\"name\":{name},\"type\":\"{data_type}\",\"length\":{length}}}");
+    }
+    text.push(']');
+    text
+}

@@ -1,0 +1,292 @@
+//! A consume stream: one task takes the client's requests, one task a vgroup reads and pushes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use model::{Clock as _, Code, ConsumerId, Epoch, Error, Result, TopicId, Version, VgroupId};
+use proto::convert::precision_to_wire;
+use proto::frame;
+use proto::status::to_detail;
+use proto::v1;
+use proto::v1::consume_request::Action;
+use proto::v1::consume_response::Event;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinHandle;
+use tonic::{Status, Streaming};
+use vnode::subscribe::{Batch, BatchKind, OffsetReset, Range, Read, ReadOptions, SubscribeRequest, Subscription};
+
+use super::schemas::{Announced, SchemaNumbers};
+use crate::server::engine::Engine;
+use crate::server::sessions::Session;
+
+/// Credit that a client may pile up; what it says beyond that is not counted.
+const CREDIT_MAX: usize = 1 << 16;
+
+/// What the readers of one stream share.
+#[derive(Debug)]
+pub struct Opened {
+    engine: Arc<Engine>,
+    session: Session,
+    consumer: ConsumerId,
+    group: String,
+    fetch_max_wait_ns: i64,
+    options: ReadOptions,
+    credit: Semaphore,
+    schemas: Arc<SchemaNumbers>,
+    answers: mpsc::Sender<Result<v1::ConsumeResponse, Status>>,
+}
+
+impl Opened {
+    /// As the client's first request says.
+    pub fn new(
+        engine: Arc<Engine>,
+        session: Session,
+        open: v1::ConsumeOpen,
+        answers: mpsc::Sender<Result<v1::ConsumeResponse, Status>>,
+    ) -> Self {
+        Self {
+            engine,
+            session,
+            consumer: ConsumerId(open.consumer),
+            group: open.group,
+            fetch_max_wait_ns: i64::from(open.fetch_max_wait_ms) * 1_000_000,
+            options: ReadOptions {
+                min_poll_rows: u64::from(open.min_poll_rows.max(1)),
+                batch_meta: open.batch_meta,
+                exclude_replicated: open.exclude_replicated,
+                replay: open.replay,
+            },
+            credit: Semaphore::new(0),
+            schemas: Arc::default(),
+            answers,
+        }
+    }
+
+    /// Sends an event; an error says that the client is gone.
+    async fn send(&self, event: Event) -> Result<()> {
+        let sent = self.answers.send(Ok(v1::ConsumeResponse { event: Some(event) })).await;
+        sent.map_err(|_| Error::of(Code::Terminated))
+    }
+}
+
+/// One client's stream.
+#[derive(Debug)]
+pub struct ConsumeStream {
+    opened: Arc<Opened>,
+    readers: HashMap<(u64, u32), JoinHandle<()>>,
+}
+
+impl Drop for ConsumeStream {
+    fn drop(&mut self) {
+        self.readers.values().for_each(JoinHandle::abort);
+    }
+}
+
+impl ConsumeStream {
+    /// Without readers yet.
+    pub fn new(opened: Opened) -> Self {
+        Self { opened: Arc::new(opened), readers: HashMap::new() }
+    }
+
+    /// Serves until the client is gone or `stop` turns true.
+    pub async fn run(mut self, mut requests: Streaming<v1::ConsumeRequest>, mut stop: watch::Receiver<bool>) {
+        loop {
+            let request = tokio::select! {
+                request = requests.message() => request,
+                _ = stop.wait_for(|stop| *stop) => return,
+                () = self.opened.answers.closed() => return,
+            };
+            let Ok(Some(request)) = request else { return };
+            match request.action {
+                Some(Action::Start(start)) => self.start(start),
+                Some(Action::Stop(stop)) => self.stop(stop.topic, stop.vgroup),
+                Some(Action::Credit(credit)) => {
+                    let room = CREDIT_MAX.saturating_sub(self.opened.credit.available_permits());
+                    let more = usize::try_from(credit.messages).unwrap_or(CREDIT_MAX);
+                    self.opened.credit.add_permits(more.min(room));
+                }
+                Some(Action::Open(_)) | None => {}
+            }
+        }
+    }
+
+    fn stop(&mut self, topic: u64, vgroup: u32) {
+        if let Some(reader) = self.readers.remove(&(topic, vgroup)) {
+            reader.abort();
+        }
+    }
+
+    fn start(&mut self, start: v1::ConsumeStart) {
+        self.stop(start.topic, start.vgroup);
+        let key = (start.topic, start.vgroup);
+        let reader = Reader {
+            opened: Arc::clone(&self.opened),
+            announced: Announced::new(Arc::clone(&self.opened.schemas)),
+            precision: 0,
+            start,
+            paced: None,
+        };
+        self.readers.insert(key, tokio::spawn(reader.run()));
+    }
+}
+
+/// Reads one vgroup for one stream.
+struct Reader {
+    opened: Arc<Opened>,
+    announced: Announced,
+    precision: u32,
+    start: v1::ConsumeStart,
+    /// Replay: when the last message went out and when its write had come, both in nanoseconds.
+    paced: Option<(i64, i64)>,
+}
+
+impl Reader {
+    async fn run(mut self) {
+        let Err(error) = self.read().await else { return };
+        let fault = v1::ConsumeFault {
+            topic: self.start.topic,
+            vgroup: self.start.vgroup,
+            generation: self.start.generation,
+            error: Some(to_detail(&error)),
+        };
+        // If the client is gone there is nobody to tell.
+        let _ = self.opened.send(Event::Fault(fault)).await;
+    }
+
+    async fn open(&mut self) -> Result<Subscription> {
+        let engine = &self.opened.engine;
+        let vnode = engine.vnodes().get(VgroupId(self.start.vgroup))?;
+        self.precision = precision_to_wire(vnode.database().options.precision);
+        let reset = match self.start.reset() {
+            v1::ResetPolicy::Latest => OffsetReset::Latest,
+            v1::ResetPolicy::Earliest => OffsetReset::Earliest,
+            v1::ResetPolicy::None => OffsetReset::None,
+        };
+        let request = SubscribeRequest {
+            topic: TopicId(self.start.topic),
+            group: self.opened.group.clone(),
+            consumer: self.opened.consumer,
+            epoch: Epoch(self.start.epoch),
+            position: self.start.position.map(Version),
+            reset,
+            options: self.opened.options,
+        };
+        vnode.subscribe(request).await
+    }
+
+    async fn read(&mut self) -> Result<()> {
+        let mut subscription = self.open().await?;
+        let opened = Arc::clone(&self.opened);
+        let mut told = None;
+        loop {
+            // Credit first: what is read is sent, nothing is read ahead of what the client can take.
+            let credit = opened.credit.acquire().await.map_err(Error::internal)?;
+            self.wait_for_permission().await?;
+            let now_ns = opened.engine.clock().now_ns();
+            match subscription.read(now_ns.saturating_add(opened.fetch_max_wait_ns))? {
+                Read::Batch(batch) => {
+                    credit.forget();
+                    told = None;
+                    self.pace(&batch).await;
+                    self.send_batch(*batch).await?;
+                }
+                Read::Timeout(range) => self.tell(range, &mut told).await?,
+                Read::CaughtUp(range) => {
+                    drop(credit);
+                    self.tell(range, &mut told).await?;
+                    subscription.ready().await;
+                }
+            }
+        }
+    }
+
+    /// Waits while the user has no right to read the topic; GRANT and REVOKE take effect while consumers run.
+    async fn wait_for_permission(&self) -> Result<()> {
+        let mnode = self.opened.engine.mnode();
+        let topic = TopicId(self.start.topic);
+        let mut changes = mnode.changes();
+        loop {
+            let catalog = mnode.catalog();
+            let found = catalog.topic_by_id(topic).ok_or_else(|| Error::of(Code::TopicNotExist))?;
+            if mnode.may_subscribe(&self.opened.session.user, &found.name)? {
+                return Ok(());
+            }
+            changes.changed().await.map_err(|_| Error::of(Code::ShuttingDown))?;
+        }
+    }
+
+    /// Tells the client once that there is nothing more at this moment.
+    async fn tell(&self, range: Range, told: &mut Option<Range>) -> Result<()> {
+        if *told == Some(range) {
+            return Ok(());
+        }
+        *told = Some(range);
+        let caught_up = v1::CaughtUp {
+            topic: self.start.topic,
+            vgroup: self.start.vgroup,
+            generation: self.start.generation,
+            position: range.position.0,
+            log_first: range.first.0,
+            log_end: range.end.0,
+        };
+        self.opened.send(Event::CaughtUp(caught_up)).await
+    }
+
+    /// Replay: holds a message back until as much time has passed since the last one as lay between their writes.
+    async fn pace(&mut self, batch: &Batch) {
+        if !self.opened.options.replay {
+            return;
+        }
+        let clock = self.opened.engine.clock();
+        let due_ns = match self.paced {
+            None => clock.now_ns(),
+            Some((sent_ns, written_ns)) => {
+                sent_ns.saturating_add(batch.written_ns.saturating_sub(written_ns).max(0))
+            }
+        };
+        clock.sleep_until(due_ns).await;
+        // Counted from when it was due, not from when the timer fired: lateness does not add up.
+        self.paced = Some((due_ns, batch.written_ns));
+    }
+
+    async fn send_batch(&mut self, batch: Batch) -> Result<()> {
+        let mut blocks = Vec::with_capacity(batch.blocks.len());
+        for block in &batch.blocks {
+            let (schema, news) = self.announced.number(&block.schema, self.precision);
+            if let Some(news) = news {
+                self.opened.send(Event::Schema(news)).await?;
+            }
+            let mut bytes = Vec::new();
+            frame::encode(&block.columns, &mut bytes).map_err(Error::internal)?;
+            blocks.push(v1::RowBlock {
+                table: block.table.as_deref().unwrap_or_default().to_owned(),
+                schema,
+                rows: u32::try_from(block.rows()).unwrap_or(u32::MAX),
+                frame: Bytes::from(bytes),
+            });
+        }
+        let kind = match batch.kind {
+            BatchKind::Data => v1::MessageKind::Data,
+            BatchKind::TableMeta => v1::MessageKind::TableMeta,
+            BatchKind::Metadata => v1::MessageKind::Metadata,
+        };
+        let (skipped_from, skipped_to) = batch.skipped.unwrap_or_default();
+        let message = v1::Message {
+            topic: self.start.topic,
+            vgroup: self.start.vgroup,
+            generation: self.start.generation,
+            kind: kind.into(),
+            begin: batch.begin.0,
+            next: batch.next.0,
+            blocks,
+            json: batch.json,
+            log_first: batch.range.first.0,
+            log_end: batch.range.end.0,
+            skipped_from: skipped_from.0,
+            skipped_to: skipped_to.0,
+            written_ns: batch.written_ns.max(0).cast_unsigned(),
+        };
+        self.opened.send(Event::Message(message)).await
+    }
+}

@@ -1,0 +1,174 @@
+//! Wrong input of every kind: a clear error with its code, nothing half done, and a server that goes on.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use client::{Code, ConnectOptions, Connection};
+
+use crate::support::{Server, connect, consumer, query};
+
+async fn start() -> (Server, Connection) {
+    let server = Server::start();
+    let connection = connect(&server).await;
+    query(&connection, "CREATE DATABASE d VGROUPS 2 KEEP 30").await;
+    query(&connection, "CREATE STABLE d.s (ts TIMESTAMP, v INT, s VARCHAR(4)) TAGS (n INT)").await;
+    query(&connection, "CREATE TABLE d.n (ts TIMESTAMP, v INT, s VARCHAR(4))").await;
+    (server, connection)
+}
+
+async fn refused(connection: &Connection, sql: &str) -> client::Error {
+    match connection.sql(sql).await {
+        Err(error) => error,
+        Ok(result) => result.rows().await.err().unwrap_or_else(|| panic!("{sql} should fail")),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_are_refused_with_their_codes() {
+    let (_server, connection) = start().await;
+    let cases = [
+        ("SELEC 1", 0x2600),
+        ("SELECT", 0x2601),
+        ("SELECT * FROM nodb.t", 0x0388),
+        ("SELECT * FROM d.zz", 0x2603),
+        ("SELECT zz FROM d.n", 0x2602),
+        ("SELECT MIN(v), MAX(v), s FROM d.n", 0x260C),
+        ("INSERT INTO d.zz VALUES (now, 1, 'a')", 0x2603),
+        ("INSERT INTO d.n (ts, zz) VALUES (now, 1)", 0x2602),
+        ("INSERT INTO d.n VALUES (now, 'abc', 'a')", 0x0216),
+        ("INSERT INTO d.n VALUES (now, 2147483648, 'a')", 0x0216),
+        ("INSERT INTO d.n VALUES (now, 1, 'abcde')", 0x2653),
+        ("INSERT INTO d.n VALUES ('1970-01-01', 1, 'a')", 0x060B),
+        ("INSERT INTO d.n VALUES ('not a time', 1, 'a')", 0x0216),
+        ("INSERT INTO d.n VALUES (now, 1)", 0x0216),
+        ("CREATE DATABASE d", 0x0381),
+        ("CREATE DATABASE e BUFFER 2", 0x2619),
+        ("CREATE STABLE d.s (ts TIMESTAMP, v INT) TAGS (n INT)", 0x0360),
+        ("CREATE TABLE d.n (ts TIMESTAMP, v INT)", 0x0603),
+        ("CREATE TABLE d.x (i INT, ts TIMESTAMP)", 0x2641),
+        ("CREATE TABLE d.x USING d.nos TAGS (1)", 0x2603),
+        ("CREATE TABLE d.x USING d.s TAGS (1, 2)", 0x260D),
+        ("DROP TABLE d.zz", 0x2603),
+        ("DROP DATABASE nodb", 0x0388),
+        ("USE nodb", 0x0388),
+        ("DELETE FROM d.n WHERE v > 5", 0x2655),
+        ("CREATE TOPIC t AS SELECT COUNT(*) FROM d.n", 0x2639),
+        ("CREATE TOPIC t AS DATABASE nodb", 0x0388),
+        ("CREATE TOPIC t AS STABLE d.nos", 0x0362),
+        ("DROP TOPIC t", 0x03E1),
+        ("SELECT COUNT(*) FROM d.n SESSION(ts, 1s)", 0x0100),
+    ];
+    for (sql, code) in cases {
+        let error = refused(&connection, sql).await;
+        assert_eq!(error.code().number(), code, "{sql}: {error}");
+        assert!(!error.message().is_empty(), "{sql}");
+    }
+    let error = refused(&connection, "SELECT v FROM d.n\nWHERE v >>> 1").await;
+    assert!(error.to_string().contains("line 2"), "a syntax error tells where: {error}");
+    assert_eq!(query(&connection, "SHOW d.TABLES").await.len(), 1, "nothing was made on the way");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_row_writes_nothing_of_its_statement() {
+    let (_server, connection) = start().await;
+    let sql = "INSERT INTO d.n VALUES (now, 1, 'a') d.x1 USING d.s TAGS (1) VALUES (now, 1, 'a') (now + 1s, 'oops', 'b')";
+    assert_eq!(refused(&connection, sql).await.code(), Code::InsertSyntax);
+    let old = "INSERT INTO d.x1 USING d.s TAGS (1) VALUES (now, 1, 'a') ('1990-01-01', 2, 'b')";
+    assert_eq!(refused(&connection, old).await.code(), Code::TimestampOutOfRange);
+    let count: i64 = query(&connection, "SELECT COUNT(*) FROM d.n").await.iter().next().unwrap().get(0).unwrap();
+    assert_eq!(count, 0);
+    assert_eq!(query(&connection, "SHOW d.TABLES").await.len(), 1, "no child was made either");
+    query(&connection, "INSERT INTO d.x1 USING d.s TAGS (1) VALUES (now, 1, 'a')").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_calls_of_a_consumer() {
+    let (_server, connection) = start().await;
+    query(&connection, "CREATE TOPIC t AS SELECT ts, v FROM d.s").await;
+    let consumer = consumer(&connection, "g", &[("auto.offset.reset", "earliest")]);
+    let poll = consumer.poll(Duration::from_millis(10)).await;
+    assert_eq!(poll.expect_err("never subscribed").code(), Code::SubscribeFirst);
+    assert_eq!(consumer.subscribe(["nix"]).await.expect_err("no topic").code(), Code::TopicNotExist);
+    consumer.subscribe(["t"]).await.expect("subscribe");
+    let not_owned = consumer.commit_offset_sync("t", 999, 1).await;
+    assert_eq!(not_owned.expect_err("not owned").code(), Code::VgroupNotAssigned);
+    assert_eq!(consumer.seek("t", 999, 1).expect_err("not owned").code(), Code::VgroupNotAssigned);
+    let error = refused(&connection, "DROP TOPIC t").await;
+    assert_eq!(error.code(), Code::TopicInUse, "{error}");
+    assert_eq!(refused(&connection, "DROP DATABASE d").await.code(), Code::TopicMustDrop);
+    consumer.close().await.expect("close");
+    query(&connection, "DROP TOPIC t").await;
+
+    let mut config = client::ConsumerConfig::new("g");
+    assert!(config.set("session.timeout.ms", "5999").is_err());
+    assert!(config.set("auto.offset.reset", "sometimes").is_err());
+    assert!(config.set("no.such.key", "1").is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_or_none() {
+    let (server, connection) = start().await;
+    let options = |user: &str, password: &str| ConnectOptions {
+        host: server.address().to_owned(),
+        user: user.into(),
+        password: password.into(),
+        ..ConnectOptions::default()
+    };
+    for (user, password) in [("root", "wrong"), ("root", ""), ("nobody", "taosdata")] {
+        let error = Connection::connect(options(user, password)).await.map(|_| ()).expect_err("refused");
+        assert_eq!(error.code(), Code::AuthFailure, "{user}");
+    }
+    query(&connection, "CREATE USER ann PASS 'Secret#123'").await;
+    let ann = Connection::connect(options("ann", "Secret#123")).await.expect("ann may log in");
+    assert!(ann.sql("DROP DATABASE d").await.is_err(), "but not drop what is not hers");
+    query(&connection, "DROP USER ann").await;
+    assert!(Connection::connect(options("ann", "Secret#123")).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn noise_on_the_port() {
+    let (server, connection) = start().await;
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let mut noise: Vec<Vec<u8>> = vec![b"GET / HTTP/1.1\r\n\r\n".to_vec(), preface[..10].to_vec(), vec![0; 4096]];
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    for length in [1_usize, 9, 100, 5_000] {
+        let mut bytes = preface.to_vec();
+        bytes.extend((0..length).map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        }));
+        noise.push(bytes);
+    }
+    for bytes in noise {
+        let mut socket = TcpStream::connect(server.address()).expect("the port is open");
+        socket.set_read_timeout(Some(Duration::from_millis(200))).expect("timeout");
+        let _ = socket.write_all(&bytes);
+        let _ = socket.read(&mut [0; 64]);
+    }
+    assert_eq!(query(&connection, "SELECT SERVER_STATUS()").await.len(), 1, "the server goes on");
+}
+
+#[test]
+fn a_wrong_cell_names_file_line_and_column() {
+    let server = Server::start();
+    server.sql("CREATE DATABASE d");
+    let file = server.scratch().join("cells.csv");
+    let mut text = String::from("ts,v\n");
+    for n in 0..50 {
+        text += &format!("2024-01-01 00:00:{n:02},{n}\n");
+    }
+    text += "2024-01-01 00:01:00,many\n2024-01-01 00:01:01,7\n";
+    std::fs::write(&file, &text).expect("a file");
+    server.sql("CREATE TABLE d.cells (ts TIMESTAMP, v BIGINT)");
+    let path = file.to_str().expect("UTF-8");
+    let stopped = server.run("import", &[path, "--into", "d.cells"]);
+    assert_eq!(stopped.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&stopped.stderr);
+    assert!(stderr.contains("cells.csv") && stderr.contains("52") && stderr.contains('v'), "{stderr}");
+    let skipped = server.run("import", &[path, "--into", "d.cells", "--on-error", "skip"]);
+    assert!(skipped.status.success());
+    let stderr = String::from_utf8_lossy(&skipped.stderr);
+    assert!(stderr.contains("rows=52 written=51 skipped=1"), "{stderr}");
+    assert!(server.sql("SELECT COUNT(*) FROM d.cells").contains("51"));
+}

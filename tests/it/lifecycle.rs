@@ -1,0 +1,90 @@
+//! Start, stop, and everything that a data directory can do wrong.
+
+use crate::support::{Server, connect, query, tidemark};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_server_on_one_directory_is_refused() {
+    let server = Server::start();
+    let output = tidemark()
+        .args(["serve", "--grpc", "127.0.0.1:0", "--data-dir"])
+        .arg(server.data_dir())
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("error[0x6f03]") && stderr.contains(&format!("pid={}", server.pid())), "{stderr}");
+    assert!(output.stdout.is_empty(), "no ready line");
+    let connection = connect(&server).await;
+    query(&connection, "CREATE DATABASE still_here").await;
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let mut server = Server::start();
+    server.terminate();
+    std::fs::write(server.data_dir().join("FORMAT"), "tidemark data format 99\n").expect("a file");
+    let error = server.try_start_again().expect_err("it is refused");
+    assert!(error.contains("error[0x6f02]") && error.contains("format=99"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_server_has_flushed_and_exits_cleanly() {
+    let mut server = Server::start();
+    let connection = connect(&server).await;
+    query(&connection, "CREATE DATABASE d VGROUPS 2").await;
+    query(&connection, "CREATE STABLE d.s (ts TIMESTAMP, v INT) TAGS (n INT)").await;
+    for n in 0..20 {
+        query(&connection, &format!("INSERT INTO d.c{n} USING d.s TAGS ({n}) VALUES (now, {n})")).await;
+    }
+    let status = server.terminate();
+    assert_eq!(status.code(), Some(0));
+    let files = walk(&server.data_dir()).into_iter().filter(|p| p.ends_with(".parquet")).count();
+    assert!(files > 0, "rows were flushed to files");
+    server.start_again();
+    let connection = connect(&server).await;
+    let rows = query(&connection, "SELECT COUNT(*), SUM(v) FROM d.s").await;
+    let row = rows.iter().next().expect("a row");
+    assert_eq!((row.get::<i64>(0).unwrap(), row.get::<i64>(1).unwrap()), (20, 190));
+    let tags = query(&connection, "SELECT DISTINCT tbname, n FROM d.s").await;
+    assert_eq!(tags.len(), 20);
+}
+
+fn walk(dir: &std::path::Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(walk(&path));
+        } else {
+            found.push(path.display().to_string());
+        }
+    }
+    found
+}
+
+#[test]
+fn settings_and_where_they_come_from() {
+    let output = tidemark()
+        .args(["serve", "--print-config", "--grpc", "127.0.0.1:7001"])
+        .env("TIDEMARK_LOG", "debug")
+        .env("TIDEMARK_GRPC", "127.0.0.1:7002")
+        .output()
+        .expect("it runs");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(output.status.success());
+    assert!(text.contains("grpc = \"127.0.0.1:7001\"  # flag"), "{text}");
+    assert!(text.contains("log = \"debug\"  # environment"), "{text}");
+}
+
+#[test]
+fn a_port_beyond_loopback_needs_a_password() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let output = tidemark()
+        .args(["serve", "--grpc", "0.0.0.0:0", "--data-dir"])
+        .arg(dir.path())
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("error[0x6f08]") && stderr.contains("--insecure"), "{stderr}");
+}

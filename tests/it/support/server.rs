@@ -1,0 +1,164 @@
+//! A `tidemark serve` process of its own, on ports that the system chose, in a folder that goes with it.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+/// How long anything may take that should be done in a second: a bound on a hang, not a measurement.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running server. Dropping it kills it.
+pub struct Server {
+    child: Child,
+    grpc: String,
+    dir: Arc<TempDir>,
+    args: Vec<String>,
+}
+
+impl Server {
+    /// Starts one in a new folder.
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts one in a new folder with further arguments.
+    pub fn start_with(args: &[&str]) -> Self {
+        let dir = Arc::new(tempfile::tempdir().expect("a temporary folder"));
+        let args: Vec<_> = args.iter().map(|&a| a.to_owned()).collect();
+        let (child, grpc) = spawn(&dir.path().join("data"), &args).expect("the server starts");
+        Self { child, grpc, dir, args }
+    }
+
+    /// The gRPC address, `127.0.0.1:PORT`.
+    pub fn address(&self) -> &str {
+        &self.grpc
+    }
+
+    /// The data directory.
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// A folder beside the data directory that lives as long as the server.
+    pub fn scratch(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Process number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("the server can be killed");
+        self.child.wait().expect("the server can be waited for");
+    }
+
+    /// SIGTERM, and how it ended.
+    pub fn terminate(&mut self) -> ExitStatus {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("the server can be told to stop");
+        self.child.wait().expect("the server can be waited for")
+    }
+
+    /// Starts again in the same folder, on a new port, after [`Self::kill`] or [`Self::terminate`].
+    pub fn start_again(&mut self) {
+        (self.child, self.grpc) = spawn(&self.data_dir(), &self.args).expect("the server starts again");
+    }
+
+    /// SIGKILL and a new start where the clients expect it, so that they find it again by themselves.
+    pub fn kill_and_restart_on_the_same_port(&mut self) {
+        self.kill();
+        let mut args = self.args.clone();
+        args.extend(["--grpc".to_owned(), self.grpc.clone()]);
+        (self.child, self.grpc) = spawn(&self.data_dir(), &args).expect("the server starts again");
+    }
+
+    /// Like [`Self::start_again`], but hands back what it said when it does not start.
+    pub fn try_start_again(&mut self) -> Result<(), String> {
+        (self.child, self.grpc) = spawn(&self.data_dir(), &self.args)?;
+        Ok(())
+    }
+
+    /// Runs `tidemark COMMAND -h ADDRESS ARGS..` to its end.
+    pub fn run(&self, command: &str, args: &[&str]) -> Output {
+        tidemark().arg(command).args(["-h", &self.grpc]).args(args).output().expect("the command runs")
+    }
+
+    /// Runs statements with `tidemark sql -s`, which must succeed, and returns stdout.
+    pub fn sql(&self, statements: &str) -> String {
+        let output = self.run("sql", &["-o", "csv", "-s", statements]);
+        assert!(output.status.success(), "{statements}\n{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("UTF-8")
+    }
+
+    /// Runs a statement that must fail, and returns stderr.
+    pub fn sql_error(&self, statement: &str) -> String {
+        let output = self.run("sql", &["-s", statement]);
+        assert_eq!(output.status.code(), Some(1), "{statement} should fail");
+        String::from_utf8(output.stderr).expect("UTF-8")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The binary under test.
+pub fn tidemark() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_tidemark"))
+}
+
+/// Starts a server and waits for its ready line; `Err` is what it wrote to stderr when it ended before that.
+fn spawn(data_dir: &Path, args: &[String]) -> Result<(Child, String), String> {
+    let grpc: &[&str] = if args.iter().any(|a| a == "--grpc") { &[] } else { &["--grpc", "127.0.0.1:0"] };
+    let mut child = tidemark()
+        .args(["serve", "--data-dir"])
+        .arg(data_dir)
+        .args(grpc)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| e.to_string())?;
+    let stdout = child.stdout.take().ok_or("no stdout")?;
+    let mut stderr = child.stderr.take().ok_or("no stderr")?;
+    let (ready, wait) = sync_channel(1);
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(stdout).lines();
+        let first = lines.next().and_then(Result::ok);
+        let _ = ready.send(first);
+        lines.for_each(drop);
+    });
+    let log = std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = stderr.read_to_string(&mut text);
+        if std::env::var_os("TIDEMARK_TEST_LOG").is_some() {
+            eprintln!("{text}");
+        }
+        text
+    });
+    let line = wait.recv_timeout(PATIENCE).ok().flatten();
+    let address = line.as_deref().and_then(|line| {
+        let rest = line.strip_prefix("ready grpc=")?;
+        Some(rest.split(' ').next()?.to_owned())
+    });
+    match address {
+        Some(address) => Ok((child, address)),
+        None => {
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(log.join().unwrap_or_default())
+        }
+    }
+}
