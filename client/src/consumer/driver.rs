@@ -86,8 +86,9 @@ async fn session(shared: &Arc<Shared>, known: bool, reached: &mut bool) -> End {
         Ok(watch) => watch,
         Err(status) => return End::of(&status),
     };
-    let number = shared.state.lock().connected();
     let consume = async |session: crate::connection::Session| {
+        // Each attempt sends from the start: one that finds its login forgotten has already taken requests along.
+        let number = shared.state.lock().connected();
         let request = session.request(requests(Arc::clone(shared), number));
         Ok(session.subscription().consume(request).await?.into_inner())
     };

@@ -197,6 +197,10 @@ impl Consumer {
         }
         let deadline = Instant::now() + SUBSCRIBE_BUDGET;
         self.request_topics(topics.iter().cloned().collect()).await?;
+        if self.state() != ConsumerState::Ready {
+            // The driver of an earlier subscription may be on its way out.
+            self.stop_driver();
+        }
         self.shared.state.lock().accepted(topics, self.shared.now());
         self.start_driver();
         let assigned = self.shared.wait_until(deadline, |state| match state.closed() {

@@ -240,8 +240,9 @@ impl State {
             self.phase = Phase::Idle;
             self.auto_commit_due = now + self.settings.auto_commit_interval.unwrap_or_default();
         }
-        // The same set again changes nothing, so no assignment will follow.
-        self.ready = self.phase == Phase::Ready && self.ready && self.requested == topics;
+        // The same set again changes nothing, so no assignment will follow; and that of another set may have been faster
+        // than the answer to the request for it.
+        self.ready = self.phase == Phase::Ready && self.names() == topics;
         self.requested = topics;
     }
 
@@ -314,6 +315,10 @@ impl State {
         }
     }
 
+    fn names(&self) -> BTreeSet<String> {
+        self.topics.values().map(|topic| topic.name.clone()).collect()
+    }
+
     /// Topics asked for, to ask again after the connection broke.
     pub(crate) fn requested(&self) -> Vec<String> {
         self.requested.iter().cloned().collect()
@@ -347,8 +352,7 @@ impl State {
             self.parts.entry(key).or_insert_with(|| Part::new(epoch));
         }
         self.topics = topics;
-        let names: BTreeSet<_> = self.topics.values().map(|topic| topic.name.clone()).collect();
-        if names == self.requested {
+        if self.names() == self.requested {
             self.ready = true;
             self.phase = Phase::Ready;
         }

@@ -220,6 +220,14 @@ fn the_same_set_again_needs_no_assignment() {
     assert_eq!(rig.state.subscription(), ["t", "u"]);
 }
 
+#[test]
+fn an_assignment_may_be_faster_than_the_answer_to_the_request() {
+    let mut rig = Rig::reading(settings(), &[2]);
+    rig.assign_topics(true, &[("t", TOPIC, &[(2, 1)]), ("u", 8, &[(9, 1)])]);
+    rig.state.accepted(BTreeSet::from(["t".to_owned(), "u".to_owned()]), rig.now);
+    assert!(rig.state.is_assigned(), "no other assignment will come");
+}
+
 // -------------------------------------------------------------------------------------------------------------- poll
 
 #[test]

@@ -25,14 +25,12 @@ pub(super) struct Shared {
     pub(super) session: Mutex<u64>,
 }
 
-/// Sends and receives until the server cannot be reached for longer than the retry policy waits; a later write starts
-/// it anew.
+/// Sends and receives. When the server cannot be reached for longer than the retry policy waits, what is in the window is
+/// given up, and the next write tries anew.
 pub(super) async fn drive(shared: Arc<Shared>) {
     let mut failed = 0;
     loop {
-        let number = shared.next_session();
-        let (reached, error) = session(&shared, number).await;
-        shared.window.lock().disconnected();
+        let (reached, error) = session(&shared).await;
         failed = if reached { 1 } else { failed + 1 };
         let again = error.may_retry() || matches!(error.code(), Code::Internal | Code::Terminated);
         match shared.connection.options().retry.pause_after(failed) {
@@ -43,15 +41,18 @@ pub(super) async fn drive(shared: Arc<Shared>) {
             _ => {
                 shared.window.lock().give_up(error);
                 shared.changed.notify_waiters();
-                return;
+                failed = 0;
+                shared.wait_until(|window| (!window.is_empty()).then_some(())).await;
             }
         }
     }
 }
 
 /// One stream, from opening it to its end; whether the server answered a write on it, and why it ended.
-async fn session(shared: &Arc<Shared>, number: u64) -> (bool, Error) {
+async fn session(shared: &Arc<Shared>) -> (bool, Error) {
     let open = async |session: Session| {
+        // Each attempt sends from the start: one that finds its login forgotten has already taken writes along.
+        let number = shared.next_session();
         let request = session.request(requests(Arc::clone(shared), number));
         Ok(session.writer().write(request).await?.into_inner())
     };
@@ -94,6 +95,7 @@ impl Shared {
     fn next_session(&self) -> u64 {
         let mut session = self.session.lock();
         *session += 1;
+        self.window.lock().disconnected();
         *session
     }
 
@@ -102,10 +104,13 @@ impl Shared {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if *self.session.lock() != number {
-                return None;
-            }
-            let next = self.window.lock().next(self.started.elapsed());
+            let next = {
+                let session = self.session.lock();
+                if *session != number {
+                    return None;
+                }
+                self.window.lock().next(self.started.elapsed())
+            };
             match next {
                 Next::Send(request) => return Some(*request),
                 Next::Wait(Some(until)) => {
