@@ -1,0 +1,9 @@
+//! The dialect from text to rows, over shards that hold their rows in memory.
+#![cfg(test)]
+
+mod acceptance;
+mod insert;
+mod oracle;
+mod shard;
+mod store;
+mod topics;
