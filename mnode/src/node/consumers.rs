@@ -7,7 +7,7 @@ use model::{Code, ConsumerId, Epoch, Error, Result, VgroupId};
 use super::{Inner, Mnode};
 use crate::coordinator::{Heartbeat, HeartbeatReply};
 use crate::shards::TopicInfo;
-use crate::spec::ConsumerSpec;
+use crate::spec::{ConsumerSpec, OffsetReset};
 use crate::state::{Command, ConsumerState, GroupKey, MnodeState};
 
 /// What a consumer owns: everything, never a part.
@@ -19,6 +19,8 @@ pub struct ConsumerAssignment {
     pub state: ConsumerState,
     /// Its group.
     pub group: String,
+    /// Its policy for vgroups without a committed offset.
+    pub offset_reset: OffsetReset,
     /// By topic name.
     pub topics: Vec<TopicAssignment>,
 }
@@ -169,6 +171,7 @@ fn assignment(state: &MnodeState, id: ConsumerId) -> Result<ConsumerAssignment> 
         epoch: consumer.epoch,
         state: consumer.state(),
         group: consumer.group.clone(),
+        offset_reset: consumer.parameters.offset_reset,
         topics,
     })
 }

@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Code, Error, Result};
+use model::{Code, Error, Result, TopicId};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
 use super::Inner;
+use crate::shards::TopicDdl;
 use crate::state::settings::REBALANCE_INTERVAL_S;
-use crate::state::{Command, GroupKey};
+use crate::state::{Command, GroupKey, IntentKind};
 
 /// Jobs that run at once; the rest waits for its turn.
 const JOBS_MAX: usize = 64;
@@ -20,8 +21,23 @@ const JOBS_MAX: usize = 64;
 /// Something that is done by one job at a time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Work {
-    Intent(u64),
+    /// With the topic whose groups it removes.
+    Intent {
+        id: u64,
+        removes: Option<TopicId>,
+    },
     Switch(GroupKey),
+}
+
+impl Work {
+    /// Whether it has to wait for another job: a shard that is told an owner after it has dropped the group would keep
+    /// the group for ever.
+    fn waits_for(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Intent { removes: Some(topic), .. }, Self::Switch(key)) => key.topic == *topic,
+            _ => false,
+        }
+    }
 }
 
 /// How a job ended.
@@ -42,7 +58,10 @@ pub(super) async fn run(inner: Arc<Inner>, mut stop: watch::Receiver<bool>) {
             inner.rebalance().await;
         }
         for work in inner.work() {
-            if jobs.len() >= JOBS_MAX || resting.contains(&work) || !busy.insert(work.clone()) {
+            let must_wait = jobs.len() >= JOBS_MAX
+                || resting.contains(&work)
+                || busy.iter().any(|other| work.waits_for(other));
+            if must_wait || !busy.insert(work.clone()) {
                 continue;
             }
             jobs.spawn(do_work(Arc::clone(&inner), work));
@@ -83,7 +102,7 @@ pub(super) async fn run(inner: Arc<Inner>, mut stop: watch::Receiver<bool>) {
 
 async fn do_work(inner: Arc<Inner>, work: Work) -> Done {
     let result = match &work {
-        Work::Intent(id) => inner.drive_intent(*id).await,
+        Work::Intent { id, .. } => inner.drive_intent(*id).await,
         Work::Switch(key) => inner.drive_switch(key).await,
     };
     if let Err(error) = &result {
@@ -92,13 +111,22 @@ async fn do_work(inner: Arc<Inner>, work: Work) -> Done {
     Done { work, failed: result.is_err() }
 }
 
+fn removes(kind: &IntentKind) -> Option<TopicId> {
+    match kind {
+        IntentKind::Topic(TopicDdl::Drop(topic)) => Some(*topic),
+        IntentKind::DropGroup { key } => Some(key.topic),
+        _ => None,
+    }
+}
+
 impl Inner {
     /// What the state says is under way.
     fn work(&self) -> Vec<Work> {
         self.read(|state| {
             let switches = state.groups().filter(|(_, g)| g.pending.is_some());
             let switches = switches.map(|(key, _)| Work::Switch(key.clone()));
-            state.intents().map(|i| Work::Intent(i.id)).chain(switches).collect()
+            let intents = state.intents().map(|i| Work::Intent { id: i.id, removes: removes(&i.kind) });
+            intents.chain(switches).collect()
         })
     }
 

@@ -182,7 +182,8 @@ fn stable_definitions_and_their_codes() {
     assert_eq!(db.fails(create(&|_| ())), Code::DatabaseNotExist);
     db.run(create_database("d", |o| o.single_stable = true)).unwrap();
     let column = |name: &str, data_type| ColumnSpec::new(name, data_type);
-    let cases: [(&dyn Fn(&mut StableSpec), Code); 16] = [
+    type Change<'a> = &'a dyn Fn(&mut StableSpec);
+    let cases: [(Change<'_>, Code); 16] = [
         (&|s| s.columns.swap(0, 1), Code::FirstColumn),
         (&|s| s.columns.clear(), Code::FirstColumn),
         (&|s| s.columns.truncate(1), Code::ColumnCount),
@@ -374,7 +375,8 @@ fn one_statement_at_a_time_on_a_database() {
 #[test]
 fn undoing_a_create_leaves_nothing() {
     let mut db = with_stable();
-    let kinds: [(Command, fn(&IntentKind) -> bool); 3] = [
+    type IsKind = fn(&IntentKind) -> bool;
+    let kinds: [(Command, IsKind); 3] = [
         (create_database("e", |_| ()), |k| matches!(k, IntentKind::CreateDatabase { .. })),
         (create_stable(stable_spec("n")), |k| matches!(k, IntentKind::Stable(StableDdl::Create(_)))),
         (create_topic("t", TopicKind::Database), |k| matches!(k, IntentKind::Topic(TopicDdl::Create(_)))),
