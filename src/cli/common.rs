@@ -1,7 +1,7 @@
 //! What all commands share: connecting, errors, signals, durations.
 
 use std::error::Error as _;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use clap::Args;
@@ -84,11 +84,12 @@ pub(super) fn is_broken_pipe(error: &Error) -> bool {
 }
 
 /// Logs of this process go to stderr; `TIDEMARK_LOG` says which.
-pub(super) fn log_to_stderr(verbose: bool) {
-    let default = if verbose { "info" } else { "warn" };
+pub(super) fn log_to_stderr(default: &str) {
     let filter = EnvFilter::try_from_env("TIDEMARK_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     // A second subscriber is refused, which is as well.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).without_time().try_init();
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .without_time().try_init();
 }
 
 /// Ctrl-C and SIGTERM.

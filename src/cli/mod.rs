@@ -76,8 +76,12 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    if !matches!(cli.command, Command::Serve(_)) {
-        common::log_to_stderr(cli.verbose);
+    match cli.command {
+        // Says by itself what it logs.
+        Command::Serve(_) => {}
+        // Kills servers on purpose: that their clients notice is no news.
+        Command::Demo(_) => common::log_to_stderr(if cli.verbose { "info" } else { "error" }),
+        _ => common::log_to_stderr(if cli.verbose { "info" } else { "warn" }),
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let done = match runtime {

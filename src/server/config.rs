@@ -123,7 +123,7 @@ impl Config {
             grpc: Setting { value: SocketAddr::from(([127, 0, 0, 1], 6030)), origin: Origin::Default },
             http: Setting { value: SocketAddr::from(([127, 0, 0, 1], 6041)), origin: Origin::Default },
             insecure: Setting { value: false, origin: Origin::Default },
-            log: Setting { value: "info".to_owned(), origin: Origin::Default },
+            log: Setting { value: "info,openraft=warn".to_owned(), origin: Origin::Default },
         };
         for (origin, layer) in layers {
             lay(&mut config.data_dir, origin, layer.data_dir);

@@ -177,7 +177,8 @@ fn system_table(
         });
     }
     let schema = Arc::new(Schema::new(fields));
-    let batch = batch.clone().with_schema(Arc::clone(&schema)).map_err(Error::internal)?;
+    let batch = arrow::record_batch::RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec())
+        .map_err(Error::internal)?;
     let provider = MemTable::try_new(schema, vec![vec![batch]]).map_err(from_datafusion)?;
     let table = ScopeTable {
         alias: None,
@@ -339,6 +340,14 @@ pub(crate) fn check_condition(condition: &DfExpr, scope: &Scope) -> Result<bool>
 pub(crate) fn is_time_equality(expr: &DfExpr, scope: &Scope) -> bool {
     let DfExpr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = expr else { return false };
     let side = |e: &DfExpr| {
+        // The timestamp itself, or inside TIMETRUNCATE; arithmetic on it is no equality of timestamps.
+        let bare = match e {
+            DfExpr::Cast(cast) => cast.expr.as_ref(),
+            e => e,
+        };
+        if !matches!(bare, DfExpr::Column(_) | DfExpr::ScalarFunction(_)) {
+            return None;
+        }
         let refs = e.column_refs();
         let mut refs = refs.into_iter();
         match (refs.next(), refs.next()) {

@@ -158,7 +158,7 @@ fn place(assignment: &ConsumerAssignment, progress: &v1::Progress) -> Option<Pla
     let (vgroup, epoch) = *topic.vgroups.iter().find(|(vgroup, _)| vgroup.0 == progress.vgroup)?;
     let offset = match progress.position {
         Some(position) => mnode::ReportedOffset::Log(position),
-        None => mnode::ReportedOffset::Policy(OffsetReset::Latest),
+        None => mnode::ReportedOffset::Policy(assignment.offset_reset),
     };
     let place = mnode::Place { offset, end: progress.end };
     Some(PlaceReport { topic: topic.topic.id, vgroup, epoch, place, rows: progress.rows })

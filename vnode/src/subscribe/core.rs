@@ -84,6 +84,7 @@ impl Core {
         let sight = self.look(topics)?;
         self.seen = Version(sight.end.0.saturating_sub(1));
         if let Some(batch) = self.rest.pop_front() {
+            self.position = batch.range.position;
             return Ok(Read::Batch(Box::new(batch)));
         }
         let begin = self.position;
@@ -121,7 +122,11 @@ impl Core {
         while self.position < sight.end {
             let Some(Seen { version, shown }) = self.next(&sight.topic)? else { break };
             if self.request.options.replay {
-                return self.replayed(sight, gather, version, shown);
+                self.replayed(sight, gather, version, shown)?;
+                if !gather.is_empty() {
+                    break;
+                }
+                continue;
             }
             match gather.add(self.request.options, shown) {
                 Added::More => self.position = version.next(),
@@ -140,10 +145,10 @@ impl Core {
     }
 
     /// In replay each write is a batch, and the position passes a record with its last one.
-    fn replayed(&mut self, sight: &Sight, gather: &mut Gather, version: Version, shown: Shown) -> Result<bool> {
+    fn replayed(&mut self, sight: &Sight, gather: &mut Gather, version: Version, shown: Shown) -> Result<()> {
         let Shown::Writes(writes) = shown else {
             self.position = version.next();
-            return Ok(false);
+            return Ok(());
         };
         let options = self.request.options;
         let begin = self.position;
@@ -161,7 +166,7 @@ impl Core {
             self.rest.push_back(one.finish(&sight.topic, options, &self.log.state, begin, range)?);
         }
         self.position = if last == 0 { version.next() } else { version };
-        Ok(false)
+        Ok(())
     }
 
     /// The record at the position, as the topic shows it.
