@@ -15,6 +15,7 @@ mod time_format;
 pub(crate) mod values;
 mod week;
 
+use datafusion::logical_expr::lit;
 use model::{Code, DurationLiteral, Error, Precision, Result};
 
 use crate::ast::Expr;
@@ -90,7 +91,14 @@ pub(crate) fn bind(binder: &mut Binder<'_, '_>, name: &str, source: &[Expr]) -> 
     if conditional::knows(name) {
         return conditional::bind(binder, name, source)?.folded();
     }
-    let args = source.iter().map(|a| binder.value(a)).collect::<Result<Vec<_>>>()?;
+    let mut args = Vec::with_capacity(source.len());
+    for arg in source {
+        args.push(match arg {
+            // A unit: each function checks for itself which it takes.
+            Expr::Duration(unit) => Typed::bigint(lit(unit.ticks(binder.precision()).unwrap_or(0))),
+            other => binder.value(other)?,
+        });
+    }
     let call = Call { name, source, args };
     let bound = if math::knows(name) {
         math::bind(&call)?

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef};
 use arrow_schema::DataType as Arrow;
 use datafusion::common::{Result as DfResult, ScalarValue};
+use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
@@ -24,6 +25,8 @@ pub(crate) struct Native {
     result: Arrow,
     signature: Signature,
     body: Arc<Body>,
+    /// Never falls where its one argument never falls: sorted rows stay sorted by it.
+    monotonic: bool,
 }
 
 impl fmt::Debug for Native {
@@ -57,6 +60,13 @@ impl ScalarUDFImpl for Native {
 
     fn return_type(&self, _arguments: &[Arrow]) -> DfResult<Arrow> {
         Ok(self.result.clone())
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> DfResult<SortProperties> {
+        match inputs {
+            [input] if self.monotonic => Ok(input.sort_properties),
+            _ => Ok(SortProperties::Unordered),
+        }
     }
 
     // The planner has cast every argument already.
@@ -110,6 +120,18 @@ pub(crate) fn call_with(
     body: impl Fn(&[ArrayRef], usize) -> DfResult<ArrayRef> + Send + Sync + 'static,
 ) -> Expr {
     let signature = Signature::user_defined(volatility);
-    let native = Native { name: name.into(), result, signature, body: Arc::new(body) };
+    let native = Native { name: name.into(), result, signature, body: Arc::new(body), monotonic: false };
     ScalarUDF::new_from_impl(native).call(arguments)
+}
+
+/// As [`call`], for a function of one argument that never falls where the argument never falls.
+pub(crate) fn call_monotonic(
+    name: impl Into<String>,
+    result: Arrow,
+    argument: Expr,
+    body: impl Fn(&[ArrayRef], usize) -> DfResult<ArrayRef> + Send + Sync + 'static,
+) -> Expr {
+    let signature = Signature::user_defined(Volatility::Immutable);
+    let native = Native { name: name.into(), result, signature, body: Arc::new(body), monotonic: true };
+    ScalarUDF::new_from_impl(native).call(vec![argument])
 }

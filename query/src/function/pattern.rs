@@ -130,10 +130,28 @@ fn match_regex(pattern: &str, _bytes: bool) -> Result<Regex> {
     if pattern.len() > REGEX_BYTES_MAX {
         return Err(Error::text(Code::RegexSyntax, "Syntax error in regular expression: longer than 128 bytes"));
     }
-    RegexBuilder::new(pattern)
+    RegexBuilder::new(&posix(pattern))
         .size_limit(1 << 20)
         .build()
         .map_err(|_| Error::of(Code::RegexSyntax).hint("POSIX extended syntax, no look-around"))
+}
+
+/// POSIX has no `\\d`: a backslash before a letter is that letter, but for what the C library adds.
+fn posix(pattern: &str) -> String {
+    let mut text = String::with_capacity(pattern.len());
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            text.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some(letter) if letter.is_ascii_alphanumeric() && !"wWsSbB".contains(letter) => text.push(letter),
+            Some(other) => text.extend(['\\', other]),
+            None => text.push('\\'),
+        }
+    }
+    text
 }
 
 #[cfg(test)]

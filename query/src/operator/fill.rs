@@ -92,7 +92,7 @@ impl Running for Run {
                 self.partition = Some(key);
             }
             self.any = true;
-            self.held.push(batch.slice(start, rows));
+            self.held.push(batch.slice(start, rows).with_schema(Arc::clone(&self.schema))?);
         }
         Ok(output)
     }

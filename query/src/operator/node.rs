@@ -10,10 +10,11 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
+use arrow_schema::{Field, Schema};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DFSchemaRef, DataFusionError, Result as DfResult, internal_err};
+use datafusion::common::{DFSchema, DFSchemaRef, DataFusionError, Result as DfResult, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{
@@ -60,12 +61,19 @@ pub(crate) struct OperatorNode {
     input: LogicalPlan,
     sort: Vec<SortExpr>,
     operator: Arc<dyn Operator>,
+    /// The input's, every column nullable: FILL puts NULL also where an aggregate never would.
+    schema: DFSchemaRef,
 }
 
 impl OperatorNode {
     /// `operator` over `input` sorted by `sort`.
-    pub(crate) fn plan(input: LogicalPlan, sort: Vec<SortExpr>, operator: Arc<dyn Operator>) -> LogicalPlan {
-        LogicalPlan::Extension(Extension { node: Arc::new(Self { input, sort, operator }) })
+    pub(crate) fn plan(
+        input: LogicalPlan,
+        sort: Vec<SortExpr>,
+        operator: Arc<dyn Operator>,
+    ) -> DfResult<LogicalPlan> {
+        let schema = nullable(&input)?;
+        Ok(LogicalPlan::Extension(Extension { node: Arc::new(Self { input, sort, operator, schema }) }))
     }
 
     fn key(&self) -> (&LogicalPlan, &[SortExpr], String) {
@@ -103,7 +111,7 @@ impl UserDefinedLogicalNodeCore for OperatorNode {
     }
 
     fn schema(&self) -> &DFSchemaRef {
-        self.input.schema()
+        &self.schema
     }
 
     fn expressions(&self) -> Vec<Expr> {
@@ -118,8 +126,20 @@ impl UserDefinedLogicalNodeCore for OperatorNode {
         let [input] = <[LogicalPlan; 1]>::try_from(inputs)
             .map_err(|i| datafusion::common::internal_datafusion_err!("one input expected inputs={}", i.len()))?;
         let sort = exprs.into_iter().zip(&self.sort).map(|(expr, s)| SortExpr { expr, ..s.clone() }).collect();
-        Ok(Self { input, sort, operator: Arc::clone(&self.operator) })
+        let schema = nullable(&input)?;
+        Ok(Self { input, sort, operator: Arc::clone(&self.operator), schema })
     }
+}
+
+fn nullable(input: &LogicalPlan) -> DfResult<DFSchemaRef> {
+    let schema = input.schema();
+    let fields = schema
+        .iter()
+        .map(|(qualifier, field)| {
+            (qualifier.cloned(), Arc::new(field.as_ref().clone().with_nullable(true)))
+        })
+        .collect();
+    Ok(Arc::new(DFSchema::new_with_metadata(fields, schema.metadata().clone())?))
 }
 
 /// Turns [`OperatorNode`] into its physical plan.
@@ -161,7 +181,10 @@ struct OperatorExec {
 
 impl OperatorExec {
     fn new(input: Arc<dyn ExecutionPlan>, sort: Option<LexOrdering>, operator: Arc<dyn Operator>) -> Self {
-        let mut equivalence = EquivalenceProperties::new(input.schema());
+        let fields: Vec<Field> =
+            input.schema().fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect();
+        let schema = Arc::new(Schema::new_with_metadata(fields, input.schema().metadata().clone()));
+        let mut equivalence = EquivalenceProperties::new(schema);
         if let Some(sort) = &sort {
             equivalence.add_ordering(sort.iter().cloned());
         }
@@ -229,7 +252,10 @@ impl ExecutionPlan for OperatorExec {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context)?;
         let state = Some((input, self.operator.start()));
-        let stream = futures::stream::try_unfold(state, |state| async move {
+        let schema = self.schema();
+        let stream = futures::stream::try_unfold(state, move |state| {
+            let schema = Arc::clone(&schema);
+            async move {
             let Some((mut input, mut running)) = state else { return Ok::<_, DataFusionError>(None) };
             let (batches, next) = match input.next().await {
                 Some(batch) => {
@@ -239,9 +265,11 @@ impl ExecutionPlan for OperatorExec {
                 }
                 None => (running.finish()?, None),
             };
-            let batches = futures::stream::iter(batches.into_iter().map(Ok));
+            let target = Arc::clone(&schema);
+            let batches = batches.into_iter().map(move |b| Ok(b.with_schema(Arc::clone(&target))?));
+            let batches = futures::stream::iter(batches.collect::<Vec<_>>());
             Ok(Some((batches, next)))
-        });
+        }});
         let stream = futures::TryStreamExt::try_flatten(stream);
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)))
     }

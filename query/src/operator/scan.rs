@@ -98,6 +98,18 @@ impl ShardTable {
         Ok(Some(TableFilter { names, predicate: Some(predicate), columns, schema }))
     }
 
+    /// Ticks and children that `filters` (which must all hold) allow, where they say nothing else.
+    pub(crate) fn definite<'e>(
+        &self,
+        filters: impl Iterator<Item = &'e Expr>,
+    ) -> DfResult<Option<(TimeRange, Option<TableFilter>)>> {
+        let pushed = self.split(filters);
+        if !pushed.rows.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some((pushed.time, self.table_filter(&pushed.tables)?)))
+    }
+
     fn split<'e>(&self, filters: impl Iterator<Item = &'e Expr>) -> Pushed<'e> {
         let mut pushed = Pushed::default();
         for filter in filters {

@@ -219,7 +219,7 @@ impl Binder<'_, '_> {
         }
         let Some(groups) = self.groups.as_deref_mut() else { return Ok(None) };
         if let Some(key) = groups.keys.iter().find(|k| k.row.expr == row.expr) {
-            return Ok(Some(Typed { timeline: row.timeline, ..key.column.clone() }));
+            return Ok(Some(Typed { timeline: false, ..key.column.clone() }));
         }
         let Expr::Column { name, .. } = expr else { return Ok(None) };
         if let Some(call) = groups.companion {
@@ -362,6 +362,18 @@ impl Binder<'_, '_> {
                 };
                 (vec![count], Box::new(|c| {
                     Typed::bigint(datafusion::logical_expr::cast(only(c), arrow_schema::DataType::Int64))
+                }))
+            }
+            "avg" if ty.is_integer() => {
+                // The sum of integers wraps here as in SUM.
+                let to = if ty.is_unsigned() { DataType::UBigInt } else { DataType::BigInt };
+                let value = value.arrow_cast(to)?.expr;
+                (vec![df::sum(value.clone()), df::count(value)], Box::new(|c| {
+                    let double = |e| datafusion::logical_expr::cast(e, arrow_schema::DataType::Float64);
+                    let mut c = c.into_iter();
+                    let sum = c.next().unwrap_or_else(null_double);
+                    let count = c.next().unwrap_or_else(null_double);
+                    Typed::double(binary(double(sum), Operator::Divide, double(count)))
                 }))
             }
             _ => {

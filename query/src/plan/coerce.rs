@@ -84,10 +84,26 @@ pub(crate) fn unify(left: Typed, right: Typed, zone: Zone) -> Result<Option<(Typ
     if left.ty.is_bool() && right.ty.is_bool() {
         return Ok(Some((left, right)));
     }
+    if let Some(constant) = as_float(&right, &left) {
+        return Ok(Some((left, constant)));
+    }
+    if let Some(constant) = as_float(&left, &right) {
+        return Ok(Some((constant, right)));
+    }
     if left.ty.is_string() || right.ty.is_string() || left.ty.is_float() || right.ty.is_float() {
         return Ok(Some((bool_or_double(left)?, bool_or_double(right)?)));
     }
     unify_integers(left, right).map(Some)
+}
+
+/// A constant beside a FLOAT that is none: as FLOAT, so that a stored 0.1 equals a written one.
+fn as_float(constant: &Typed, beside: &Typed) -> Option<Typed> {
+    let float = beside.ty.data == Some(DataType::Float) && beside.constant().is_none();
+    if !float || !constant.ty.is_numeric() {
+        return None;
+    }
+    let value = constant.constant()?.cast_to(&Arrow::Float32).ok()?;
+    Some(Typed::literal(value, Ty::plain(DataType::Float)))
 }
 
 /// A boolean beside a number or text counts as 0 or 1.

@@ -75,10 +75,12 @@ pub(crate) fn plan_fill(
         .project(projection)
         .and_then(LogicalPlanBuilder::build)
         .map_err(from_datafusion)?;
-    let schema = Arc::clone(plan.schema().inner());
     // Filled values may be NULL whatever the aggregate promises.
+    let fields: Vec<_> =
+        plan.schema().fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect();
+    let schema = Arc::new(arrow_schema::Schema::new(fields));
     let operator = FillOperator { keys, mode, force, grid: grid.clone(), range, schema };
-    Ok(OperatorNode::plan(plan, sort, Arc::new(operator)))
+    OperatorNode::plan(plan, sort, Arc::new(operator)).map_err(from_datafusion)
 }
 
 /// The constants of FILL(VALUE), each as its column's type.

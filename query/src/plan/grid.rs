@@ -57,9 +57,8 @@ impl Grid {
             WindowDuration::Literal(d) => Some(d.unit),
             _ => None,
         };
-        let grid_unit = sliding.as_ref().and_then(unit).or_else(|| unit(interval));
-        let shift = match grid_unit {
-            Some(TimeUnit::Day | TimeUnit::Week) => {
+        let shift = match unit(interval) {
+            Some(TimeUnit::Day | TimeUnit::Week | TimeUnit::Month | TimeUnit::Year) => {
                 i64::from(standard_offset(zone, now_ns)) * precision.ticks_per_second()
             }
             _ => 0,

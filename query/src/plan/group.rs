@@ -115,7 +115,13 @@ pub(crate) fn plan_groups(cx: &Context<'_>, mut selecting: Selecting<'_>) -> Res
     binder.clause = Clause::Select;
     let order = bind_order(&mut binder, selecting.order_by, &items)?;
     let keyless = groups.keys.is_empty();
-    let kept = if keyless && !counts { Some(kept_when(cx, scope, &mut groups, &calls)?) } else { None };
+    // A window whose FIRST and LAST are all NULL is not shown either.
+    let window_first_last = start.is_some() && companion.is_none() && only_first_last(&calls);
+    let kept = if (keyless && !counts) || window_first_last {
+        Some(kept_when(cx, scope, &mut groups, &calls)?)
+    } else {
+        None
+    };
 
     let (keys, aggregates) = groups.expressions();
     let mut plan = LogicalPlanBuilder::from(plan)
@@ -191,11 +197,14 @@ fn needs_companion(
     needed
 }
 
+fn only_first_last(calls: &[Expr]) -> bool {
+    !calls.is_empty()
+        && calls.iter().all(|c| matches!(c, Expr::Function { name, .. } if matches!(&**name, "first" | "last")))
+}
+
 /// When the one group of a query without keys gives a row at all.
 fn kept_when(cx: &Context<'_>, scope: &Scope, groups: &mut Groups, calls: &[Expr]) -> Result<DfExpr> {
-    let only_first_last = !calls.is_empty()
-        && calls.iter().all(|c| matches!(c, Expr::Function { name, .. } if matches!(&**name, "first" | "last")));
-    if only_first_last {
+    if only_first_last(calls) {
         let mut any: Option<DfExpr> = None;
         for call in calls {
             let mut binder =

@@ -143,7 +143,9 @@ pub(crate) fn finish(cx: &Context<'_>, tail: Tail) -> Result<Planned> {
             })
             .collect();
         let operator = PartitionLimit { keys: indices, limit, partitions: slimit };
-        builder = LogicalPlanBuilder::from(OperatorNode::plan(plan, sort, Arc::new(operator)));
+        builder = LogicalPlanBuilder::from(
+            OperatorNode::plan(plan, sort, Arc::new(operator)).map_err(from_datafusion)?,
+        );
     } else {
         if !sort.is_empty() {
             builder = builder.sort(sort).map_err(from_datafusion)?;

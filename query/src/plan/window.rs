@@ -10,7 +10,7 @@ use datafusion::common::{Column, Result as DfResult, internal_err};
 use datafusion::logical_expr::{Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, Operator};
 use model::{DataType, Result};
 
-use crate::function::native::call;
+use crate::function::native::{call, call_monotonic};
 use crate::plan::aggregate::WindowColumns;
 use crate::plan::coerce::{binary, ticks};
 use crate::plan::error::from_datafusion;
@@ -37,8 +37,11 @@ pub(crate) fn start_of(grid: &Grid, time: Typed) -> Result<Typed> {
     let ty = time.ty;
     let window = grid.clone();
     // Rows mostly come in order of time, so the window of the row before is the first guess.
-    let expr = call(format!("window_start_{grid:?}"), ty.arrow(), vec![ticks(time)?.expr], move |args, _| {
+    let name = format!("window_start_{grid:?}");
+    // The cast to ticks is inside: DataFusion would not see that it keeps the order.
+    let expr = call_monotonic(name, ty.arrow(), time.expr, move |args, _| {
         let [array] = args else { return internal_err!("one argument expected") };
+        let array = arrow::compute::cast(array, &Arrow::Int64)?;
         let array = array.as_primitive::<Int64Type>();
         let (mut start, mut end) = (0, i64::MIN);
         let mut starts = Vec::with_capacity(array.len());

@@ -178,7 +178,6 @@ fn zones_87_to_89() {
     ] {
         s.run(sql).unwrap();
     }
-    let day = 24 * 60;
     answer(
         &s,
         "SELECT TIMETRUNCATE('2024-03-01 23:30:00',1d,0), TIMETRUNCATE('2024-03-01 23:30:00',1d,1)",
@@ -186,7 +185,6 @@ fn zones_87_to_89() {
     );
     answer(&s, "SELECT _wstart,COUNT(*) FROM t INTERVAL(1d)", json!([[at(16 * 60, 0), 1]]));
     answer(&s, "SELECT _wstart,COUNT(*) FROM t INTERVAL(24h)", json!([[at(0, 0), 1]]));
-    assert_eq!(day, 1440);
 }
 
 #[test]

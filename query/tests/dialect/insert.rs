@@ -7,6 +7,8 @@ use model::DurationLiteral;
 pub(crate) struct Token {
     pub(crate) text: String,
     pub(crate) quoted: bool,
+    /// What stands behind a quoted text: `+1d`.
+    pub(crate) behind: String,
 }
 
 /// Rows for one table.
@@ -75,7 +77,7 @@ fn list(tokens: &[Token], at: &mut usize) -> Vec<Token> {
             items.push(token.clone());
             fresh = false;
         } else if let Some(last) = items.last_mut() {
-            last.text.push_str(&token.text);
+            if last.quoted { last.behind.push_str(&token.text) } else { last.text.push_str(&token.text) }
         }
     }
     *at += 1;
@@ -88,10 +90,10 @@ fn tokens(sql: &str) -> Vec<Token> {
     while let Some(c) = chars.next() {
         match c {
             ' ' | '\n' | ';' => {}
-            '(' | ')' | ',' => tokens.push(Token { text: c.to_string(), quoted: false }),
+            '(' | ')' | ',' => tokens.push(Token { text: c.to_string(), quoted: false, behind: String::new() }),
             '`' => {
                 let text = chars.by_ref().take_while(|c| *c != '`').collect();
-                tokens.push(Token { text, quoted: false });
+                tokens.push(Token { text, quoted: false, behind: String::new() });
             }
             '\'' | '"' => {
                 let mut text = String::new();
@@ -114,7 +116,7 @@ fn tokens(sql: &str) -> Vec<Token> {
                         text.push(n);
                     }
                 }
-                tokens.push(Token { text, quoted: true });
+                tokens.push(Token { text, quoted: true, behind: String::new() });
             }
             c => {
                 let mut text = c.to_string();
@@ -125,7 +127,7 @@ fn tokens(sql: &str) -> Vec<Token> {
                     text.push(*n);
                     chars.next();
                 }
-                tokens.push(Token { text, quoted: false });
+                tokens.push(Token { text, quoted: false, behind: String::new() });
             }
         }
     }
@@ -134,7 +136,7 @@ fn tokens(sql: &str) -> Vec<Token> {
 
 /// `now+1d` taken apart.
 pub(crate) fn shift(text: &str) -> Option<(&str, DurationLiteral)> {
-    let at = text.rfind(['+', '-']).filter(|at| *at > 0)?;
+    let at = text.rfind(['+', '-'])?;
     let mut shift = DurationLiteral::parse(&text[at + 1..])?;
     if text.as_bytes()[at] == b'-' {
         shift.count = -shift.count;

@@ -270,7 +270,11 @@ impl Store {
 
 fn value(ty: DataType, token: &Token, context: &LiteralContext) -> Result<Value> {
     let raw = match shift(&token.text) {
-        Some((base, shift)) if !token.quoted => Raw::Shifted { base, quoted: false, shift },
+        Some((base, shift)) if !token.quoted && !base.is_empty() => Raw::Shifted { base, quoted: false, shift },
+        _ if !token.behind.is_empty() => {
+            let (_, shift) = shift(&token.behind).expect("a duration");
+            Raw::Shifted { base: &token.text, quoted: true, shift }
+        }
         _ if token.quoted => Raw::Quoted(&token.text),
         _ => Raw::Bare(&token.text),
     };
