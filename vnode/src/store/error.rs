@@ -1,0 +1,22 @@
+//! What goes wrong with data files, each naming its file.
+
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+
+use model::{Code, Error};
+
+/// The disk refused. Never reported as damage: the bytes may be fine.
+pub(super) fn io_error(doing: &str, path: &Path, error: io::Error) -> Error {
+    let code = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Code::NoDiskSpace,
+        _ => Code::Io,
+    };
+    Error::with(code, format!("{doing} data file {}", path.display())).caused_by(error)
+}
+
+/// The content is not what was written.
+pub(super) fn damaged(path: &Path, what: impl Display) -> Error {
+    Error::with(Code::Damaged, format!("data file {}: {what}", path.display()))
+        .hint("restore the file from a copy, or remove the vnode's data and let it recover")
+}

@@ -1,0 +1,201 @@
+//! Merges memtables and files into one sequence of rows: by table, then time, one row a key.
+//!
+//! Work is done per stretch and not per row: the input with the earliest row gives all its rows that precede the next
+//! input's. Only where two inputs hold one key is a row put together, column by column, newest first.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use model::{Result, TableUid};
+
+use super::file_source::FileSource;
+use super::mem_source::{Chain, MemSource};
+use super::output::Output;
+use super::rows::{RowSet, Segment};
+
+/// One input.
+#[derive(Debug)]
+pub(super) enum Source {
+    Mem(MemSource),
+    File(Box<FileSource>),
+}
+
+impl Source {
+    /// The next table that may have rows.
+    fn peek(&mut self) -> Result<Option<TableUid>> {
+        match self {
+            Self::Mem(source) => Ok(source.peek()),
+            Self::File(source) => Ok(source.peek()),
+        }
+    }
+}
+
+/// Where a lane's further segments come from.
+#[derive(Debug)]
+enum Feed {
+    Chain(Chain),
+    /// The file source with this number, read as it is needed.
+    File(usize),
+}
+
+/// Rows of the current table that ascend strictly.
+#[derive(Debug)]
+struct Lane {
+    current: Segment,
+    feed: Feed,
+}
+
+/// A merge under way.
+#[derive(Debug)]
+pub(super) struct Merge {
+    sources: Vec<Source>,
+    columns: usize,
+    table: TableUid,
+    lanes: Vec<Lane>,
+    /// Lanes by the time of their first row.
+    heads: BinaryHeap<Reverse<(i64, usize)>>,
+}
+
+impl Merge {
+    /// `columns` is how many the projection of the sources has.
+    pub(super) fn new(sources: Vec<Source>, columns: usize) -> Self {
+        Self { sources, columns, table: TableUid(0), lanes: Vec::new(), heads: BinaryHeap::new() }
+    }
+
+    /// Fills `output` up to `rows`, or rather fewer where a boundary of the input saves copying. False once nothing is
+    /// left.
+    pub(super) fn fill(&mut self, output: &mut Output, rows: usize) -> Result<bool> {
+        while output.rows() < rows {
+            if self.heads.is_empty() && !self.open_table()? {
+                return Ok(false);
+            }
+            if output.rows() >= rows / 2 && self.at_boundary(output) {
+                break;
+            }
+            self.step(output, rows)?;
+        }
+        Ok(true)
+    }
+
+    /// Whether going on would mix in rows of another set although the input is alone.
+    fn at_boundary(&self, output: &Output) -> bool {
+        match self.lanes.as_slice() {
+            [lane] => !output.continues(&lane.current),
+            _ => false,
+        }
+    }
+
+    /// Moves one stretch or one row.
+    fn step(&mut self, output: &mut Output, rows_max: usize) -> Result<()> {
+        let Some(Reverse((tick, number))) = self.heads.pop() else { return Ok(()) };
+        let contested = self.heads.peek().is_some_and(|Reverse((next, _))| *next == tick && !self.is_alone());
+        if contested {
+            return self.merge_row(tick, number, output);
+        }
+        let limit = self.heads.peek().map(|Reverse((next, _))| *next);
+        let room = rows_max.saturating_sub(output.rows()).max(1);
+        let Some(lane) = self.lanes.get(number) else { return Ok(()) };
+        let mut piece = lane.current.clone();
+        if let Some(limit) = limit
+            && piece.last_tick() >= limit
+        {
+            piece.end = piece.start + piece.ticks().partition_point(|t| *t < limit);
+        }
+        piece.end = piece.end.min(piece.start.saturating_add(room));
+        output.push(self.table, &piece);
+        self.advance(number, piece.len())
+    }
+
+    fn is_alone(&self) -> bool {
+        self.lanes.len() == 1
+    }
+
+    /// Starts the next table. False if there is none.
+    fn open_table(&mut self) -> Result<bool> {
+        self.lanes.clear();
+        loop {
+            let mut next: Option<TableUid> = None;
+            for source in &mut self.sources {
+                if let Some(table) = source.peek()? {
+                    next = Some(next.map_or(table, |least| least.min(table)));
+                }
+            }
+            let Some(table) = next else { return Ok(false) };
+            self.table = table;
+            for number in 0..self.sources.len() {
+                let Some(source) = self.sources.get_mut(number) else { continue };
+                if source.peek()? != Some(table) {
+                    continue;
+                }
+                match source {
+                    Source::Mem(source) => {
+                        for mut chain in source.take() {
+                            if let Some(current) = chain.pop_front() {
+                                self.lanes.push(Lane { current, feed: Feed::Chain(chain) });
+                            }
+                        }
+                    }
+                    Source::File(source) => {
+                        if let Some(current) = source.next_segment(table)? {
+                            self.lanes.push(Lane { current, feed: Feed::File(number) });
+                        }
+                    }
+                }
+            }
+            if !self.lanes.is_empty() {
+                let heads = self.lanes.iter().enumerate();
+                self.heads = heads.map(|(number, lane)| Reverse((lane.current.first_tick(), number))).collect();
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Takes `rows` rows off a lane whose head is not in the heap, and puts its next head there.
+    fn advance(&mut self, number: usize, rows: usize) -> Result<()> {
+        let Some(lane) = self.lanes.get_mut(number) else { return Ok(()) };
+        lane.current.start += rows;
+        if lane.current.start >= lane.current.end {
+            let next = match &mut lane.feed {
+                Feed::Chain(chain) => chain.pop_front(),
+                Feed::File(source) => match self.sources.get_mut(*source) {
+                    Some(Source::File(source)) => source.next_segment(self.table)?,
+                    _ => None,
+                },
+            };
+            let Some(next) = next else { return Ok(()) };
+            lane.current = next;
+        }
+        self.heads.push(Reverse((lane.current.first_tick(), number)));
+        Ok(())
+    }
+
+    /// Puts together the rows that several lanes hold for the instant `tick`; `first` is one of them.
+    fn merge_row(&mut self, tick: i64, first: usize, output: &mut Output) -> Result<()> {
+        let mut numbers = vec![first];
+        while let Some(Reverse((next, number))) = self.heads.peek()
+            && *next == tick
+        {
+            numbers.push(*number);
+            self.heads.pop();
+        }
+        let mut rows: Vec<_> = numbers
+            .iter()
+            .filter_map(|number| self.lanes.get(*number))
+            .map(|lane| (lane.current.rank, Arc::clone(&lane.current.rows), lane.current.start))
+            .collect();
+        rows.sort_by_key(|(rank, ..)| Reverse(*rank));
+        let newest_first: Vec<(Arc<RowSet>, usize)> = rows.into_iter().map(|(_, set, row)| (set, row)).collect();
+        match newest_first.first() {
+            Some((set, row)) if set.presence.pattern(*row).is_none() => {
+                let rank = super::rows::Rank { generation: 0, seq: 0 };
+                output.push(self.table, &Segment { rows: Arc::clone(set), start: *row, end: row + 1, rank });
+            }
+            _ => output.push_merged(self.table, &newest_first, self.columns),
+        }
+        for number in numbers {
+            self.advance(number, 1)?;
+        }
+        Ok(())
+    }
+}

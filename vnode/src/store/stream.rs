@@ -1,0 +1,90 @@
+//! A scan as the stream that DataFusion drives.
+//!
+//! Reading and decoding block, which a worker thread of the runtime must not. A scan therefore goes to a blocking thread
+//! for a few batches at a time and comes back with them: no thread is held while the consumer is busy or waits, and a
+//! stream that is dropped leaves at most one such trip to finish. While the consumer works on one trip's batches the next
+//! trip is under way. The first trip brings one batch, so that a small answer is soon there, and each further one twice
+//! as many up to the bound, so that going there and back costs nothing beside the decoding.
+
+use std::collections::VecDeque;
+
+use arrow_array::RecordBatch;
+use datafusion::error::DataFusionError;
+use datafusion::physical_plan::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::stream;
+use model::{Error, Result};
+use tokio::task::JoinHandle;
+
+use super::scan::{BATCH_ROWS, Scan, ScanPlan};
+use super::scan_groups::Inputs;
+
+/// Batches of one trip at most. Twice as many may be held: those handed out and those being made.
+const TRIP_BATCHES_MAX: usize = 8;
+/// A scan of no more than this many rows, all in memory, costs less than the way to another thread.
+const INLINE_ROWS_MAX: usize = 2 * BATCH_ROWS;
+
+/// What a trip brings back: the scan, unless it is over.
+struct Trip {
+    scan: Option<Box<Scan>>,
+    batches: VecDeque<Result<RecordBatch>>,
+}
+
+enum State {
+    /// Not started.
+    Ready(Box<Scan>),
+    /// Batches to hand out, and the next trip.
+    Running { batches: VecDeque<Result<RecordBatch>>, next: Option<JoinHandle<Trip>>, trip_batches: usize },
+}
+
+/// Starts when it is first polled.
+pub(super) fn stream(plan: ScanPlan, inputs: Inputs) -> SendableRecordBatchStream {
+    let schema = plan.output.clone();
+    let scan = Box::new(Scan::new(plan, inputs));
+    let batches = stream::unfold(State::Ready(scan), |state| async move {
+        let (item, state) = next(state).await?;
+        Some((item.map_err(|e| DataFusionError::External(Box::new(e))), state))
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, batches))
+}
+
+async fn next(state: State) -> Option<(Result<RecordBatch>, State)> {
+    let (mut batches, mut next, mut trip_batches) = match state {
+        State::Running { batches, next, trip_batches } => (batches, next, trip_batches),
+        State::Ready(scan) if scan.memory_rows().is_some_and(|rows| rows <= INLINE_ROWS_MAX) => {
+            (travel(scan, usize::MAX).batches, None, 0)
+        }
+        State::Ready(scan) => (VecDeque::new(), Some(depart(scan, 1)), 2),
+    };
+    while batches.is_empty() {
+        match next.take()?.await {
+            Ok(trip) => {
+                next = trip.scan.map(|scan| depart(scan, trip_batches));
+                trip_batches = (trip_batches * 2).min(TRIP_BATCHES_MAX);
+                batches = trip.batches;
+            }
+            Err(error) => batches.push_back(Err(Error::internal("a scan broke off").caused_by(error))),
+        }
+    }
+    let item = batches.pop_front()?;
+    Some((item, State::Running { batches, next, trip_batches }))
+}
+
+fn depart(scan: Box<Scan>, batches_max: usize) -> JoinHandle<Trip> {
+    tokio::task::spawn_blocking(move || travel(scan, batches_max))
+}
+
+fn travel(mut scan: Box<Scan>, batches_max: usize) -> Trip {
+    let mut batches = VecDeque::new();
+    while batches.len() < batches_max {
+        match scan.next_batch() {
+            Ok(Some(batch)) => batches.push_back(Ok(batch)),
+            Ok(None) => return Trip { scan: None, batches },
+            Err(error) => {
+                batches.push_back(Err(error));
+                return Trip { scan: None, batches };
+            }
+        }
+    }
+    Trip { scan: Some(scan), batches }
+}

@@ -1,0 +1,235 @@
+//! Writes one data file.
+
+use std::io::{self, IoSlice, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_schema::SchemaRef;
+use model::{Result, TableUid, Version};
+use parquet::arrow::arrow_writer::{ArrowColumnWriter, compute_leaves};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::TypePtr;
+use wal::disk::{Disk, DiskFile};
+
+use super::encoding::{base_properties, choose, column_writers, parquet_root};
+use super::error::io_error;
+use super::file::parquet_error;
+use super::manifest::FileMeta;
+use super::output::Run;
+use super::table_index::{self, TableIndex};
+
+/// Rows after which a row group is closed.
+const ROW_GROUP_ROWS: usize = 1 << 20;
+/// The last bytes of a file: footer length and magic.
+const TAIL_BYTES: u64 = 8;
+
+/// What is known of a file before it is written.
+#[derive(Clone, Debug)]
+pub(super) struct FileHead {
+    pub(super) name: String,
+    pub(super) owner: TableUid,
+    pub(super) bucket: i64,
+    pub(super) generation: u64,
+    pub(super) first_version: Version,
+    pub(super) last_version: Version,
+}
+
+/// A file being written, under a temporary name until it is whole.
+pub(super) struct FileWriter {
+    disk: Arc<dyn Disk>,
+    head: FileHead,
+    temporary: PathBuf,
+    path: PathBuf,
+    schema: SchemaRef,
+    root: TypePtr,
+    file: SerializedFileWriter<Sink>,
+    group: Option<Group>,
+    tables: TableIndex,
+    partial: bool,
+}
+
+/// A row group under way: encoded column by column in memory.
+struct Group {
+    columns: Vec<ArrowColumnWriter>,
+    rows: usize,
+}
+
+impl FileWriter {
+    pub(super) fn create(disk: Arc<dyn Disk>, dir: &Path, head: FileHead, schema: SchemaRef) -> Result<Self> {
+        let path = dir.join(&head.name);
+        let temporary = dir.join(format!("{}.tmp", head.name));
+        let file = disk.create(&temporary).map_err(|e| io_error("creating", &temporary, e))?;
+        let sink = Sink::new(file);
+        let parquet = || -> std::result::Result<_, ParquetError> {
+            let root = parquet_root(&schema)?;
+            let file = SerializedFileWriter::new(sink, Arc::clone(&root), Arc::new(base_properties().build()))?;
+            Ok((root, file))
+        };
+        let (root, file) = parquet().map_err(|e| parquet_error(&temporary, e))?;
+        let tables = TableIndex::default();
+        Ok(Self { disk, head, temporary, path, schema, root, file, group: None, tables, partial: false })
+    }
+
+    /// Appends rows, which follow those before in order of table, then time. `columns` are those of the schema.
+    pub(super) fn write(
+        &mut self,
+        columns: &[ArrayRef],
+        ticks: &[i64],
+        runs: &[Run],
+        partial: bool,
+    ) -> Result<()> {
+        self.partial |= partial;
+        let mut start = 0;
+        for run in runs {
+            if let Some((first, last)) =
+                ticks.get(start..run.end).and_then(|ticks| ticks.first().zip(ticks.last()))
+            {
+                self.tables.push(run.table, (run.end - start) as u64, *first, *last);
+            }
+            start = run.end;
+        }
+        self.write_columns(columns, ticks.len()).map_err(|e| self.error(e))
+    }
+
+    fn write_columns(&mut self, columns: &[ArrayRef], rows: usize) -> std::result::Result<(), ParquetError> {
+        let mut group = match self.group.take() {
+            Some(group) => group,
+            None => {
+                let choices = choose(&self.schema, &self.root, columns)?;
+                Group { columns: column_writers(&self.schema, &self.root, &choices)?, rows: 0 }
+            }
+        };
+        for ((writer, field), array) in group.columns.iter_mut().zip(self.schema.fields()).zip(columns) {
+            for leaf in compute_leaves(field, array)? {
+                writer.write(&leaf)?;
+            }
+        }
+        group.rows += rows;
+        if group.rows >= ROW_GROUP_ROWS { self.close_group(group) } else {
+            self.group = Some(group);
+            Ok(())
+        }
+    }
+
+    fn close_group(&mut self, group: Group) -> std::result::Result<(), ParquetError> {
+        let mut writer = self.file.next_row_group()?;
+        for column in group.columns {
+            column.close()?.append_to_row_group(&mut writer)?;
+        }
+        writer.close()?;
+        Ok(())
+    }
+
+    fn error(&self, error: ParquetError) -> model::Error {
+        match error {
+            ParquetError::External(source) => match source.downcast::<io::Error>() {
+                Ok(io) => io_error("writing", &self.temporary, *io),
+                Err(other) => model::Error::internal(other),
+            },
+            other => {
+                model::Error::internal(format!("encoding {}", self.temporary.display())).caused_by(other)
+            }
+        }
+    }
+
+    /// Completes the file, makes it durable and gives it its name. The directory is the caller's to sync.
+    pub(super) fn finish(mut self) -> Result<FileMeta> {
+        if let Some(group) = self.group.take() {
+            self.close_group(group).map_err(|e| self.error(e))?;
+        }
+        let index = self.tables.encode()?;
+        let offset = self.file.bytes_written();
+        let place = format!("{offset},{},{}", index.len(), crc32fast::hash(&index));
+        self.file.write_all(&index).map_err(|e| io_error("writing", &self.temporary, e))?;
+        self.file.append_key_value_metadata(KeyValue::new(table_index::KEY.to_owned(), place));
+        self.file.finish().map_err(|e| self.error(e))?;
+        // What was buffered has to reach the sink before it can be asked for its checksum.
+        self.file.flush().map_err(|e| io_error("writing", &self.temporary, e))?;
+        let (bytes, checksum, footer) =
+            self.file.inner_mut().complete().map_err(|e| io_error("writing", &self.temporary, e))?;
+        self.disk.rename(&self.temporary, &self.path).map_err(|e| io_error("renaming", &self.temporary, e))?;
+        let time = self.tables.time();
+        Ok(FileMeta {
+            name: self.head.name,
+            owner: self.head.owner,
+            bucket: self.head.bucket,
+            generation: self.head.generation,
+            rows: self.tables.rows(),
+            tables: self.tables.len() as u64,
+            first_table: self.tables.first_table(),
+            last_table: self.tables.last_table(),
+            first_version: self.head.first_version,
+            last_version: self.head.last_version,
+            first_tick: time.first,
+            last_tick_inclusive: time.last_inclusive,
+            partial: self.partial,
+            bytes,
+            checksum,
+            footer_bytes: footer.0,
+            footer_checksum: footer.1,
+        })
+    }
+}
+
+/// Bytes on their way to the disk, counted and summed up.
+struct Sink {
+    file: Arc<dyn DiskFile>,
+    buffer: Vec<u8>,
+    written: u64,
+    checksum: crc32fast::Hasher,
+}
+
+const SINK_BYTES: usize = 1 << 20;
+
+impl Sink {
+    fn new(file: Arc<dyn DiskFile>) -> Self {
+        let buffer = Vec::with_capacity(SINK_BYTES);
+        Self { file, buffer, written: 0, checksum: crc32fast::Hasher::new() }
+    }
+
+    fn drain(&mut self) -> io::Result<()> {
+        let mut rest = self.buffer.as_slice();
+        while !rest.is_empty() {
+            let taken = self.file.write_at(&[IoSlice::new(rest)], self.written)?;
+            if taken == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            self.written += taken as u64;
+            rest = rest.get(taken..).unwrap_or_default();
+        }
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Syncs. Gives length and checksum of the file, and of its footer.
+    fn complete(&mut self) -> io::Result<(u64, u32, (u32, u32))> {
+        self.drain()?;
+        self.file.sync()?;
+        let mut tail = [0; TAIL_BYTES as usize];
+        self.file.read_at(&mut tail, self.written.saturating_sub(TAIL_BYTES))?;
+        let [a, b, c, d, ..] = tail;
+        let footer_bytes = u32::from_le_bytes([a, b, c, d]).saturating_add(8);
+        let mut footer = vec![0; footer_bytes as usize];
+        self.file.read_at(&mut footer, self.written.saturating_sub(u64::from(footer_bytes)))?;
+        let checksum = self.checksum.clone().finalize();
+        Ok((self.written, checksum, (footer_bytes, crc32fast::hash(&footer))))
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.checksum.update(bytes);
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= SINK_BYTES {
+            self.drain()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.drain()
+    }
+}
