@@ -26,8 +26,8 @@ use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::push_down_limit::PushDownLimit;
 use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
-use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream, displayable, execute_stream};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream, displayable, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner as _};
 use datafusion::prelude::SessionConfig;
 use futures::StreamExt as _;
@@ -48,7 +48,10 @@ pub struct EngineSettings {
 
 impl Default for EngineSettings {
     fn default() -> Self {
-        Self { parallelism: std::thread::available_parallelism().map_or(1, usize::from), memory_bytes: 1 << 30 }
+        Self {
+            parallelism: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: 1 << 30,
+        }
     }
 }
 

@@ -109,9 +109,7 @@ fn to_integer(array: &ArrayRef) -> DfResult<Int64Array> {
         Arrow::Utf8 => array.as_string::<i32>().iter().map(|v| v.map(prefix_integer)).collect(),
         Arrow::Float32 => array.as_primitive::<Float32Type>().iter().map(|v| v.map(|v| v as i64)).collect(),
         Arrow::Float64 => array.as_primitive::<Float64Type>().iter().map(|v| v.map(|v| v as i64)).collect(),
-        Arrow::UInt64 => {
-            array.as_primitive::<UInt64Type>().iter().map(|v| v.map(u64::cast_signed)).collect()
-        }
+        Arrow::UInt64 => array.as_primitive::<UInt64Type>().iter().map(|v| v.map(u64::cast_signed)).collect(),
         _ => arrow::compute::cast(array, &Arrow::Int64)?.as_primitive::<Int64Type>().clone(),
     })
 }
@@ -145,11 +143,7 @@ fn to_double(array: &ArrayRef) -> DfResult<Float64Array> {
 fn to_bool(array: &ArrayRef, from: Ty) -> DfResult<BooleanArray> {
     if from.is_string() {
         let truth = |text: &str| {
-            if text.eq_ignore_ascii_case("true") {
-                true
-            } else {
-                prefix_double(text) != 0.0
-            }
+            if text.eq_ignore_ascii_case("true") { true } else { prefix_double(text) != 0.0 }
         };
         return Ok(array.as_string::<i32>().iter().map(|v| v.map(truth)).collect());
     }

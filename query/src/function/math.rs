@@ -166,11 +166,7 @@ fn rounding(call: &Call<'_>) -> Result<Typed> {
     call.count(if is_round { 1 } else { 2 }, 2)?;
     let value = call.number(0)?.clone();
     let ty = number_type(&value);
-    let digits = if call.args.len() == 2 {
-        call.number(1)?.clone()
-    } else {
-        Typed::bigint(lit(0_i64))
-    };
+    let digits = if call.args.len() == 2 { call.number(1)?.clone() } else { Typed::bigint(lit(0_i64)) };
     if digits.ty.is_null() || value.ty.is_null() {
         let null = ScalarValue::try_from(&ty.arrow()).map_err(crate::plan::error::from_datafusion)?;
         return Ok(Typed::literal(null, ty));
@@ -227,16 +223,17 @@ fn random(call: &Call<'_>) -> Result<Typed> {
         None => None,
         Some(arg) => Some(arg.integer().ok_or_else(|| type_error("rand"))?),
     };
-    let expr = call_with(format!("rand_{seed:?}"), Arrow::Float64, vec![], Volatility::Volatile, move |_, rows| {
-        use std::hash::{BuildHasher as _, RandomState};
-        // Without a seed the process's own randomness (that of its hash maps) is the seed.
-        let mut state = match seed {
-            Some(seed) => seed.cast_unsigned(),
-            None => RandomState::new().hash_one(rows),
-        };
-        let values: Float64Array = (0..rows).map(|_| Some(next_random(&mut state))).collect();
-        Ok(Arc::new(values) as ArrayRef)
-    });
+    let expr =
+        call_with(format!("rand_{seed:?}"), Arrow::Float64, vec![], Volatility::Volatile, move |_, rows| {
+            use std::hash::{BuildHasher as _, RandomState};
+            // Without a seed the process's own randomness (that of its hash maps) is the seed.
+            let mut state = match seed {
+                Some(seed) => seed.cast_unsigned(),
+                None => RandomState::new().hash_one(rows),
+            };
+            let values: Float64Array = (0..rows).map(|_| Some(next_random(&mut state))).collect();
+            Ok(Arc::new(values) as ArrayRef)
+        });
     Ok(Typed::double(expr))
 }
 
@@ -287,7 +284,12 @@ fn native_extreme(
                     None => true,
                     Some(b) => {
                         let order = value.partial_cmp(b);
-                        order == Some(if greatest { std::cmp::Ordering::Greater } else { std::cmp::Ordering::Less })
+                        order
+                            == Some(if greatest {
+                                std::cmp::Ordering::Greater
+                            } else {
+                                std::cmp::Ordering::Less
+                            })
                     }
                 };
                 if better {

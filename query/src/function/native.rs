@@ -31,7 +31,10 @@ pub(crate) struct Native {
 
 impl fmt::Debug for Native {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Native").field("name", &self.name).field("result", &self.result).finish_non_exhaustive()
+        f.debug_struct("Native")
+            .field("name", &self.name)
+            .field("result", &self.result)
+            .finish_non_exhaustive()
     }
 }
 
@@ -90,11 +93,8 @@ impl ScalarUDFImpl for Native {
             let result = (self.body)(&arrays, 1)?;
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?));
         }
-        let arrays = args
-            .args
-            .iter()
-            .map(|a| a.clone().into_array(args.number_rows))
-            .collect::<DfResult<Vec<_>>>()?;
+        let arrays =
+            args.args.iter().map(|a| a.clone().into_array(args.number_rows)).collect::<DfResult<Vec<_>>>()?;
         let result = (self.body)(&arrays, args.number_rows)?;
         debug_assert_eq!(result.len(), args.number_rows, "{}", self.name);
         Ok(ColumnarValue::Array(result))

@@ -128,7 +128,10 @@ fn push_literal(text: &mut String, c: char) {
 
 fn match_regex(pattern: &str, _bytes: bool) -> Result<Regex> {
     if pattern.len() > REGEX_BYTES_MAX {
-        return Err(Error::text(Code::RegexSyntax, "Syntax error in regular expression: longer than 128 bytes"));
+        return Err(Error::text(
+            Code::RegexSyntax,
+            "Syntax error in regular expression: longer than 128 bytes",
+        ));
     }
     RegexBuilder::new(&posix(pattern))
         .size_limit(1 << 20)
@@ -171,7 +174,11 @@ mod tests {
             ("É", "é", false, false),
             ("a_c", "a\\_c", true, true),
         ] {
-            assert_eq!(like_regex(pattern, bytes).unwrap().is_match(text.as_bytes()), expected, "{text} {pattern}");
+            assert_eq!(
+                like_regex(pattern, bytes).unwrap().is_match(text.as_bytes()),
+                expected,
+                "{text} {pattern}"
+            );
         }
     }
 }

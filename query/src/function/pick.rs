@@ -76,7 +76,11 @@ impl AggregateUDFImpl for PickFunction {
             .iter()
             .enumerate()
             .map(|(i, f)| {
-                Arc::new(Field::new(format_state_name(args.name, &i.to_string()), f.data_type().clone(), true))
+                Arc::new(Field::new(
+                    format_state_name(args.name, &i.to_string()),
+                    f.data_type().clone(),
+                    true,
+                ))
             })
             .chain([Arc::new(seen)])
             .collect())
@@ -148,7 +152,9 @@ impl PickAccumulator {
     }
 
     fn beats(&self, candidate: &[ScalarValue]) -> bool {
-        let ([key, time, ..], [best_key, best_time, ..]) = (candidate, self.best.as_slice()) else { return false };
+        let ([key, time, ..], [best_key, best_time, ..]) = (candidate, self.best.as_slice()) else {
+            return false;
+        };
         let keys = match (!key.is_null(), !best_key.is_null()) {
             (true, true) => self.directed(key.partial_cmp(best_key).unwrap_or(Ordering::Equal)),
             (valid, other) => valid.cmp(&other),

@@ -256,7 +256,8 @@ fn substr(text: &str, start: i64, length: Option<i64>) -> String {
     if take < 1 {
         return String::new();
     }
-    let (skip, take) = (usize::try_from(skip).unwrap_or(usize::MAX), usize::try_from(take).unwrap_or(usize::MAX));
+    let (skip, take) =
+        (usize::try_from(skip).unwrap_or(usize::MAX), usize::try_from(take).unwrap_or(usize::MAX));
     text.chars().skip(skip).take(take).collect()
 }
 

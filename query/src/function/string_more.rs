@@ -44,7 +44,9 @@ pub(super) fn bind(call: &Call<'_>) -> Result<Typed> {
         "char" => characters(call),
         "to_base64" => {
             call.only()?;
-            texts(call, 0, Ty::plain(DataType::Varchar(u16::MAX)), |s, _| s.first().map(|s| encode(s.as_bytes())))
+            texts(call, 0, Ty::plain(DataType::Varchar(u16::MAX)), |s, _| {
+                s.first().map(|s| encode(s.as_bytes()))
+            })
         }
         "from_base64" => {
             call.only()?;
@@ -107,8 +109,11 @@ fn checksum(source: &Call<'_>) -> Result<Typed> {
     let value = source.only()?.clone();
     let text = cast::cast(value, Ty::plain(DataType::Varchar(0)), Zone::UTC)?;
     let expr = call("crc32", Arrow::UInt32, vec![text.expr], |args, _| {
-        let sums: arrow::array::UInt32Array =
-            args.iter().flat_map(|a| a.as_string::<i32>().iter()).map(|t| t.map(|t| crc32(t.as_bytes()))).collect();
+        let sums: arrow::array::UInt32Array = args
+            .iter()
+            .flat_map(|a| a.as_string::<i32>().iter())
+            .map(|t| t.map(|t| crc32(t.as_bytes())))
+            .collect();
         Ok(Arc::new(sums) as ArrayRef)
     });
     Ok(Typed::new(expr, Ty::plain(DataType::UInt)))

@@ -15,7 +15,13 @@ const VERSION: &str = "3.3.6.0";
 pub(super) fn knows(name: &str) -> bool {
     matches!(
         name,
-        "database" | "server_version" | "client_version" | "server_status" | "current_user" | "user" | "timezone"
+        "database"
+            | "server_version"
+            | "client_version"
+            | "server_status"
+            | "current_user"
+            | "user"
+            | "timezone"
     )
 }
 

@@ -102,9 +102,16 @@ mod tests {
 
     #[test]
     fn reads_prefixes() {
-        for (text, value) in
-            [("12ab", 12.0), ("ab", 0.0), (" -1.5e2x", -150.0), ("1e", 1.0), (".5", 0.5), ("1.", 1.0), ("-", 0.0), ("", 0.0)]
-        {
+        for (text, value) in [
+            ("12ab", 12.0),
+            ("ab", 0.0),
+            (" -1.5e2x", -150.0),
+            ("1e", 1.0),
+            (".5", 0.5),
+            ("1.", 1.0),
+            ("-", 0.0),
+            ("", 0.0),
+        ] {
             assert_eq!(prefix_double(text), value, "{text:?}");
         }
         assert_eq!(prefix_integer("12.9"), 12);

@@ -67,7 +67,9 @@ pub(super) fn bind(binder: &Binder<'_, '_>, call: &Call<'_>) -> Result<Typed> {
             let expr = native(format!("date_{precision}_{zone:?}"), Arrow::Utf8, value, move |values| {
                 let dates: StringArray = values
                     .iter()
-                    .map(|v| v.and_then(|v| local(v, precision, zone)).map(|t| t.format("%Y-%m-%d").to_string()))
+                    .map(|v| {
+                        v.and_then(|v| local(v, precision, zone)).map(|t| t.format("%Y-%m-%d").to_string())
+                    })
                     .collect();
                 Arc::new(dates)
             })?;
@@ -131,9 +133,12 @@ pub(crate) fn shift(value: Typed, by: DurationLiteral, zone: Zone) -> Result<Typ
             let moved = scalar_ticks(constant).map(|t| add_months(t, months, precision, zone));
             return Ok(Typed::timestamp(moved, precision));
         }
-        let expr = native(format!("add_months_{months}_{precision}_{zone:?}"), Arrow::Int64, value, move |values| {
-            Arc::new(values.unary::<_, Int64Type>(|t| add_months(t, months, precision, zone)))
-        })?;
+        let expr = native(
+            format!("add_months_{months}_{precision}_{zone:?}"),
+            Arrow::Int64,
+            value,
+            move |values| Arc::new(values.unary::<_, Int64Type>(|t| add_months(t, months, precision, zone))),
+        )?;
         return Ok(Typed::new(datafusion::logical_expr::cast(expr, ty.arrow()), ty));
     }
     let count = by.ticks(precision).ok_or_else(|| Error::with(Code::WrongValueType, by))?;

@@ -19,8 +19,8 @@ use crate::plan::types::{Ty, Typed};
 
 /// Code words, longest first where one begins another.
 const CODES: &[&str] = &[
-    "hh24", "hh12", "yyyy", "month", "a.m.", "p.m.", "yyy", "mon", "day", "ddd", "tzh", "am", "pm", "yy", "mm", "dd",
-    "dy", "hh", "mi", "ss", "ms", "us", "ns", "y", "d",
+    "hh24", "hh12", "yyyy", "month", "a.m.", "p.m.", "yyy", "mon", "day", "ddd", "tzh", "am", "pm", "yy",
+    "mm", "dd", "dy", "hh", "mi", "ss", "ms", "us", "ns", "y", "d",
 ];
 
 /// A piece of a format.
@@ -47,7 +47,8 @@ fn pieces(format: &str) -> Vec<Piece> {
             rest = after;
             continue;
         }
-        let code = CODES.iter().find(|code| rest.get(..code.len()).is_some_and(|t| t.eq_ignore_ascii_case(code)));
+        let code =
+            CODES.iter().find(|code| rest.get(..code.len()).is_some_and(|t| t.eq_ignore_ascii_case(code)));
         if let Some(code) = code {
             if !literal.is_empty() {
                 pieces.push(Piece::Text(std::mem::take(&mut literal)));
@@ -67,7 +68,17 @@ fn pieces(format: &str) -> Vec<Piece> {
 }
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
     "December",
 ];
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
@@ -155,7 +166,11 @@ fn written(ticks: i64, precision: Precision, zone: Zone, pieces: &[Piece]) -> St
             }
             _ => {
                 let half = if t.hour() >= 12 { "pm" } else { "am" };
-                let half = if code.contains('.') { format!("{}.m.", half.get(..1).unwrap_or("a")) } else { half.to_owned() };
+                let half = if code.contains('.') {
+                    format!("{}.m.", half.get(..1).unwrap_or("a"))
+                } else {
+                    half.to_owned()
+                };
                 let upper = word.starts_with(char::is_uppercase);
                 write!(text, "{}", if upper { half.to_uppercase() } else { half })
             }
@@ -211,9 +226,10 @@ fn read(text: &str, pieces: &[Piece], precision: Precision, zone: Zone) -> Resul
     for piece in pieces {
         rest = rest.trim_start_matches(' ');
         let taken = match piece {
-            Piece::Text(literal) => literal.chars().filter(|c| *c != ' ').try_fold(rest, |r, c| {
-                r.trim_start_matches(' ').strip_prefix(c)
-            }),
+            Piece::Text(literal) => literal
+                .chars()
+                .filter(|c| *c != ' ')
+                .try_fold(rest, |r, c| r.trim_start_matches(' ').strip_prefix(c)),
             Piece::Code(code, _) => read_code(code, rest, &mut fields)?,
         };
         // Where the text stops matching, what is missing keeps its default.
@@ -237,7 +253,10 @@ fn read_code<'t>(code: &str, text: &'t str, fields: &mut Fields) -> Result<Optio
         })
     };
     if code == "ddd" {
-        return Err(Error::text(Code::FunctionFailed, "Func to_timestamp failed for unsupported timestamp format"));
+        return Err(Error::text(
+            Code::FunctionFailed,
+            "Func to_timestamp failed for unsupported timestamp format",
+        ));
     }
     let most = match code {
         "yyyy" => 4,

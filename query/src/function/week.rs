@@ -70,7 +70,11 @@ fn week(date: NaiveDate, mode: i64) -> i64 {
     let from_one = mode & 2 != 0;
     let four_days = (mode & 4 != 0) != monday;
     let day_of_week = |d: NaiveDate| {
-        i64::from(if monday { d.weekday().num_days_from_monday() } else { d.weekday().num_days_from_sunday() })
+        i64::from(if monday {
+            d.weekday().num_days_from_monday()
+        } else {
+            d.weekday().num_days_from_sunday()
+        })
     };
     // Day of the year on which week 1 begins; may lie in the year before.
     let first_week = |year: i32| {

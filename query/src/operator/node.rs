@@ -123,9 +123,11 @@ impl UserDefinedLogicalNodeCore for OperatorNode {
     }
 
     fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> DfResult<Self> {
-        let [input] = <[LogicalPlan; 1]>::try_from(inputs)
-            .map_err(|i| datafusion::common::internal_datafusion_err!("one input expected inputs={}", i.len()))?;
-        let sort = exprs.into_iter().zip(&self.sort).map(|(expr, s)| SortExpr { expr, ..s.clone() }).collect();
+        let [input] = <[LogicalPlan; 1]>::try_from(inputs).map_err(|i| {
+            datafusion::common::internal_datafusion_err!("one input expected inputs={}", i.len())
+        })?;
+        let sort =
+            exprs.into_iter().zip(&self.sort).map(|(expr, s)| SortExpr { expr, ..s.clone() }).collect();
         let schema = nullable(&input)?;
         Ok(Self { input, sort, operator: Arc::clone(&self.operator), schema })
     }
@@ -135,9 +137,7 @@ fn nullable(input: &LogicalPlan) -> DfResult<DFSchemaRef> {
     let schema = input.schema();
     let fields = schema
         .iter()
-        .map(|(qualifier, field)| {
-            (qualifier.cloned(), Arc::new(field.as_ref().clone().with_nullable(true)))
-        })
+        .map(|(qualifier, field)| (qualifier.cloned(), Arc::new(field.as_ref().clone().with_nullable(true))))
         .collect();
     Ok(Arc::new(DFSchema::new_with_metadata(fields, schema.metadata().clone())?))
 }
@@ -256,20 +256,21 @@ impl ExecutionPlan for OperatorExec {
         let stream = futures::stream::try_unfold(state, move |state| {
             let schema = Arc::clone(&schema);
             async move {
-            let Some((mut input, mut running)) = state else { return Ok::<_, DataFusionError>(None) };
-            let (batches, next) = match input.next().await {
-                Some(batch) => {
-                    let batches = running.push(batch?)?;
-                    let done = running.is_done();
-                    (batches, (!done).then_some((input, running)))
-                }
-                None => (running.finish()?, None),
-            };
-            let target = Arc::clone(&schema);
-            let batches = batches.into_iter().map(move |b| Ok(b.with_schema(Arc::clone(&target))?));
-            let batches = futures::stream::iter(batches.collect::<Vec<_>>());
-            Ok(Some((batches, next)))
-        }});
+                let Some((mut input, mut running)) = state else { return Ok::<_, DataFusionError>(None) };
+                let (batches, next) = match input.next().await {
+                    Some(batch) => {
+                        let batches = running.push(batch?)?;
+                        let done = running.is_done();
+                        (batches, (!done).then_some((input, running)))
+                    }
+                    None => (running.finish()?, None),
+                };
+                let target = Arc::clone(&schema);
+                let batches = batches.into_iter().map(move |b| Ok(b.with_schema(Arc::clone(&target))?));
+                let batches = futures::stream::iter(batches.collect::<Vec<_>>());
+                Ok(Some((batches, next)))
+            }
+        });
         let stream = futures::TryStreamExt::try_flatten(stream);
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)))
     }

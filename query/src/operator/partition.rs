@@ -20,7 +20,10 @@ pub(crate) struct PartitionLimit {
 
 impl Operator for PartitionLimit {
     fn describe(&self) -> String {
-        format!("PartitionLimit: keys={:?}, limit={:?}, partitions={:?}", self.keys, self.limit, self.partitions)
+        format!(
+            "PartitionLimit: keys={:?}, limit={:?}, partitions={:?}",
+            self.keys, self.limit, self.partitions
+        )
     }
 
     fn start(&self) -> Box<dyn Running> {

@@ -56,8 +56,10 @@ pub(crate) fn time_range(expr: &Expr, time: &str) -> Option<Bound> {
             Some(Bound { range, exact: false })
         }
         Expr::Between(between) if !between.negated && is_column(&between.expr, time) => {
-            let range =
-                TimeRange { first: literal_ticks(&between.low)?, last_inclusive: literal_ticks(&between.high)? };
+            let range = TimeRange {
+                first: literal_ticks(&between.low)?,
+                last_inclusive: literal_ticks(&between.high)?,
+            };
             Some(Bound { range, exact: true })
         }
         _ => None,

@@ -217,6 +217,8 @@ pub(crate) struct ShardScan {
     request: ScanRequest,
     reading: Reading,
     tag_ids: Arc<[ColumnId]>,
+    /// Rows that a partition gives at most.
+    fetch: Option<usize>,
     properties: Arc<PlanProperties>,
 }
 
@@ -244,7 +246,7 @@ impl ShardScan {
             EmissionType::Incremental,
             Boundedness::Bounded,
         ));
-        Self { shards, request, reading, tag_ids, properties }
+        Self { shards, request, reading, tag_ids, fetch: None, properties }
     }
 
     fn children(&self, shard: &dyn Shard) -> DfResult<RecordBatch> {
@@ -307,6 +309,25 @@ impl ExecutionPlan for ShardScan {
         Ok(self)
     }
 
+    fn fetch(&self) -> Option<usize> {
+        self.fetch
+    }
+
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        let mut request = self.request.clone();
+        if request.row_filters.is_empty() {
+            request.limit = request.limit.into_iter().chain(limit).min();
+        }
+        Some(Arc::new(Self {
+            shards: self.shards.clone(),
+            request,
+            reading: self.reading,
+            tag_ids: Arc::clone(&self.tag_ids),
+            fetch: limit,
+            properties: Arc::clone(&self.properties),
+        }))
+    }
+
     fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
         let schema = self.schema();
         let Some(shard) = self.shards.get(partition) else {
@@ -318,15 +339,36 @@ impl ExecutionPlan for ShardScan {
             let batch = ShardScan::children(self, shard.as_ref());
             let batch = batch.and_then(|b| if drop_columns { without_columns(&b) } else { Ok(b) });
             let stream = futures::stream::once(async move { batch });
-            return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)));
+            return Ok(truncated(Box::pin(RecordBatchStreamAdapter::new(schema, stream)), self.fetch));
         }
         let stream = shard.scan(self.request.clone()).map_err(to_datafusion)?;
         if drop_columns {
             let stream = stream.map(|batch| batch.and_then(|b| without_columns(&b)));
-            return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)));
+            let stream = Box::pin(RecordBatchStreamAdapter::new(schema, stream));
+            return Ok(truncated(stream, self.fetch));
         }
-        Ok(stream)
+        Ok(truncated(stream, self.fetch))
     }
+}
+
+/// Ends a stream after so many rows: a shard may give more than the limit that it was told.
+fn truncated(stream: SendableRecordBatchStream, fetch: Option<usize>) -> SendableRecordBatchStream {
+    let Some(fetch) = fetch else { return stream };
+    let schema = stream.schema();
+    let stream = futures::stream::try_unfold((stream, fetch), |(mut stream, left)| async move {
+        if left == 0 {
+            return Ok(None);
+        }
+        match stream.next().await.transpose()? {
+            None => Ok(None),
+            Some(batch) => {
+                let batch = if batch.num_rows() > left { batch.slice(0, left) } else { batch };
+                let left = left - batch.num_rows();
+                Ok(Some((batch, (stream, left))))
+            }
+        }
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, stream))
 }
 
 fn without_columns(batch: &RecordBatch) -> DfResult<RecordBatch> {

@@ -265,7 +265,9 @@ impl Binder<'_, '_> {
                     None => self.pick(expr, name, args)?,
                 };
                 let value = self.arguments(name, args, 1)?.remove(0);
-                let Some(groups) = self.groups.as_deref_mut() else { return Err(Error::of(Code::NotSingleGroup)) };
+                let Some(groups) = self.groups.as_deref_mut() else {
+                    return Err(Error::of(Code::NotSingleGroup));
+                };
                 let timeline = value.timeline;
                 return Ok(Typed { timeline, ..groups.picked(index, value) });
             }
@@ -348,11 +350,15 @@ impl Binder<'_, '_> {
             "spread" => {
                 let value = to_double(value)?.expr;
                 let both = vec![df::max(value.clone()), df::min(value)];
-                (both, Box::new(|c| {
-                    let mut c = c.into_iter();
-                    let (max, min) = (c.next().unwrap_or_else(null_double), c.next().unwrap_or_else(null_double));
-                    Typed::double(binary(max, Operator::Minus, min))
-                }))
+                (
+                    both,
+                    Box::new(|c| {
+                        let mut c = c.into_iter();
+                        let (max, min) =
+                            (c.next().unwrap_or_else(null_double), c.next().unwrap_or_else(null_double));
+                        Typed::double(binary(max, Operator::Minus, min))
+                    }),
+                )
             }
             "hyperloglog" => {
                 let count = if value.ty.is_null() {
@@ -360,21 +366,27 @@ impl Binder<'_, '_> {
                 } else {
                     df::approx_distinct(value.expr)
                 };
-                (vec![count], Box::new(|c| {
-                    Typed::bigint(datafusion::logical_expr::cast(only(c), arrow_schema::DataType::Int64))
-                }))
+                (
+                    vec![count],
+                    Box::new(|c| {
+                        Typed::bigint(datafusion::logical_expr::cast(only(c), arrow_schema::DataType::Int64))
+                    }),
+                )
             }
             "avg" if ty.is_integer() => {
                 // The sum of integers wraps here as in SUM.
                 let to = if ty.is_unsigned() { DataType::UBigInt } else { DataType::BigInt };
                 let value = value.arrow_cast(to)?.expr;
-                (vec![df::sum(value.clone()), df::count(value)], Box::new(|c| {
-                    let double = |e| datafusion::logical_expr::cast(e, arrow_schema::DataType::Float64);
-                    let mut c = c.into_iter();
-                    let sum = c.next().unwrap_or_else(null_double);
-                    let count = c.next().unwrap_or_else(null_double);
-                    Typed::double(binary(double(sum), Operator::Divide, double(count)))
-                }))
+                (
+                    vec![df::sum(value.clone()), df::count(value)],
+                    Box::new(|c| {
+                        let double = |e| datafusion::logical_expr::cast(e, arrow_schema::DataType::Float64);
+                        let mut c = c.into_iter();
+                        let sum = c.next().unwrap_or_else(null_double);
+                        let count = c.next().unwrap_or_else(null_double);
+                        Typed::double(binary(double(sum), Operator::Divide, double(count)))
+                    }),
+                )
             }
             _ => {
                 let value = to_double(value)?.expr;
@@ -399,7 +411,9 @@ impl Binder<'_, '_> {
         Ok(match live {
             // A tag or a constant has a value also where the child has no row.
             Some(live) => df::count(
-                datafusion::logical_expr::when(live, value.expr).end().map_err(super::error::from_datafusion)?,
+                datafusion::logical_expr::when(live, value.expr)
+                    .end()
+                    .map_err(super::error::from_datafusion)?,
             ),
             None => df::count(value.expr),
         })
@@ -426,16 +440,19 @@ impl Binder<'_, '_> {
             None => 1,
         };
         let ticks = value.arrow_cast(DataType::BigInt)?.expr;
-        Ok((vec![df::max(ticks.clone()), df::min(ticks)], Box::new(move |c| {
-            let mut c = c.into_iter();
-            let (max, min) = (c.next().unwrap_or_else(null_double), c.next().unwrap_or_else(null_double));
-            let ticks = datafusion::logical_expr::cast(
-                binary(max, Operator::Minus, min),
-                arrow_schema::DataType::Float64,
-            );
-            #[expect(clippy::cast_precision_loss, reason = "units are far below 2^53 ticks")]
-            Typed::double(binary(ticks, Operator::Divide, lit(per as f64)))
-        })))
+        Ok((
+            vec![df::max(ticks.clone()), df::min(ticks)],
+            Box::new(move |c| {
+                let mut c = c.into_iter();
+                let (max, min) = (c.next().unwrap_or_else(null_double), c.next().unwrap_or_else(null_double));
+                let ticks = datafusion::logical_expr::cast(
+                    binary(max, Operator::Minus, min),
+                    arrow_schema::DataType::Float64,
+                );
+                #[expect(clippy::cast_precision_loss, reason = "units are far below 2^53 ticks")]
+                Typed::double(binary(ticks, Operator::Divide, lit(per as f64)))
+            }),
+        ))
     }
 
     /// One percentile, exactly: linear between neighbours.

@@ -49,7 +49,9 @@ pub(crate) fn to_bigint(value: Typed, zone: Zone) -> Result<Typed> {
 pub(crate) fn divide(left: Typed, right: Typed, remainder: bool) -> Typed {
     let name = if remainder { "modulo" } else { "divide" };
     let expr = call(name, Arrow::Float64, vec![left.expr, right.expr], move |args, _| {
-        let [left, right] = args else { return Ok(Arc::new(Float64Array::from(Vec::<f64>::new())) as ArrayRef) };
+        let [left, right] = args else {
+            return Ok(Arc::new(Float64Array::from(Vec::<f64>::new())) as ArrayRef);
+        };
         let (left, right) = (left.as_primitive::<Float64Type>(), right.as_primitive::<Float64Type>());
         let values: Float64Array = left
             .iter()
@@ -127,7 +129,10 @@ fn unify_integers(left: Typed, right: Typed) -> Result<(Typed, Typed)> {
         // No integer type holds both BIGINT and BIGINT UNSIGNED.
         let decimal = |t: Typed| -> Result<Typed> {
             let t = if t.ty.is_bool() { t.arrow_cast(DataType::BigInt)? } else { t };
-            Ok(Typed { expr: datafusion::logical_expr::cast(t.expr, Arrow::Decimal128(20, 0)), ..Typed::null() })
+            Ok(Typed {
+                expr: datafusion::logical_expr::cast(t.expr, Arrow::Decimal128(20, 0)),
+                ..Typed::null()
+            })
         };
         return Ok((decimal(left)?, decimal(right)?));
     }
@@ -179,7 +184,8 @@ fn unify_time(left: Typed, right: Typed, zone: Zone) -> Result<(Typed, Typed)> {
 /// A text constant beside a TIMESTAMP: invalid text is an error there, not a 0.
 fn time_constant(value: &Typed, precision: Precision, zone: Zone) -> Result<Typed> {
     let Some(text) = value.text() else { return Ok(Typed::timestamp(None, precision)) };
-    let ticks = model::parse_timestamp(text, precision, zone).ok_or_else(|| Error::of(Code::InvalidTimestamp))?;
+    let ticks =
+        model::parse_timestamp(text, precision, zone).ok_or_else(|| Error::of(Code::InvalidTimestamp))?;
     Ok(Typed::timestamp(Some(ticks), precision))
 }
 
@@ -221,9 +227,10 @@ pub(crate) fn compare(left: Typed, op: Operator, right: Typed, zone: Zone) -> Re
 /// Makes NULL false.
 pub(crate) fn exact(expr: Expr) -> Expr {
     match expr {
-        Expr::Literal(ScalarValue::Boolean(Some(_)), _) | Expr::IsNull(_) | Expr::IsNotNull(_) | Expr::IsTrue(_) => {
-            expr
-        }
+        Expr::Literal(ScalarValue::Boolean(Some(_)), _)
+        | Expr::IsNull(_)
+        | Expr::IsNotNull(_)
+        | Expr::IsTrue(_) => expr,
         Expr::Literal(ScalarValue::Boolean(None), _) => lit(false),
         expr => Expr::IsTrue(Box::new(expr)),
     }
@@ -282,7 +289,9 @@ fn wider(a: Ty, b: Ty) -> Ty {
 impl Ty {
     fn max_of(self, other: Self) -> Self {
         match (self.data, other.data) {
-            (Some(DataType::Varchar(a)), Some(DataType::Varchar(b))) => Self::plain(DataType::Varchar(a.max(b))),
+            (Some(DataType::Varchar(a)), Some(DataType::Varchar(b))) => {
+                Self::plain(DataType::Varchar(a.max(b)))
+            }
             (_, Some(DataType::NChar(b))) => Self::plain(DataType::NChar(b.max(64))),
             _ => self,
         }

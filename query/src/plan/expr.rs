@@ -109,9 +109,8 @@ impl<'a> Binder<'a, '_> {
     }
 
     fn duration(&self, duration: DurationLiteral) -> Result<Typed> {
-        let ticks = duration
-            .ticks(self.precision())
-            .ok_or_else(|| Error::with(Code::WrongValueType, duration))?;
+        let ticks =
+            duration.ticks(self.precision()).ok_or_else(|| Error::with(Code::WrongValueType, duration))?;
         Ok(Typed::bigint(lit(ticks)))
     }
 
@@ -152,7 +151,9 @@ impl<'a> Binder<'a, '_> {
     /// A TIMESTAMP plus or minus a duration. Months and years follow the calendar of the session's zone.
     fn time_arithmetic(&mut self, left: &Expr, op: Operator, right: &Expr) -> Result<Option<Typed>> {
         let (time, duration) = match (left, op, right) {
-            (time, Operator::Plus, Expr::Duration(d)) | (Expr::Duration(d), Operator::Plus, time) => (time, *d),
+            (time, Operator::Plus, Expr::Duration(d)) | (Expr::Duration(d), Operator::Plus, time) => {
+                (time, *d)
+            }
             (time, Operator::Minus, Expr::Duration(d)) => {
                 (time, DurationLiteral { count: d.count.saturating_neg(), ..*d })
             }
@@ -282,14 +283,16 @@ impl<'a> Binder<'a, '_> {
             }
         }
         let Some((first, _)) = pairs.first() else { return Ok(lit(false)) };
-        if first.constant().is_none() && pairs.iter().all(|(l, r)| l.expr == first.expr && l.ty.arrow() == r.ty.arrow())
+        if first.constant().is_none()
+            && pairs.iter().all(|(l, r)| l.expr == first.expr && l.ty.arrow() == r.ty.arrow())
         {
             let first = first.expr.clone();
             return Ok(first.in_list(pairs.into_iter().map(|(_, r)| r.expr).collect(), negated));
         }
         let (op, join) =
             if negated { (Operator::NotEq, Operator::And) } else { (Operator::Eq, Operator::Or) };
-        let chain = pairs.into_iter().map(|(l, r)| binary(l.expr, op, r.expr)).reduce(|a, b| binary(a, join, b));
+        let chain =
+            pairs.into_iter().map(|(l, r)| binary(l.expr, op, r.expr)).reduce(|a, b| binary(a, join, b));
         let chain = chain.unwrap_or_else(|| lit(false));
         Ok(Typed::bool(chain).folded()?.expr)
     }
@@ -313,7 +316,10 @@ impl<'a> Binder<'a, '_> {
             "tbname" => {
                 let column = self.scope.tbname(qualifier)?;
                 let typed = self.scope.typed(column);
-                Typed { expr: datafusion::logical_expr::cast(typed.expr, arrow_schema::DataType::Utf8), ..typed }
+                Typed {
+                    expr: datafusion::logical_expr::cast(typed.expr, arrow_schema::DataType::Utf8),
+                    ..typed
+                }
             }
             "_rowts" | "_c0" => {
                 let column = self.scope.timeline(qualifier).ok_or_else(|| Error::of(Code::RowTs))?;
@@ -383,8 +389,11 @@ pub(crate) fn walk(expr: &Expr, f: &mut dyn FnMut(&Expr) -> bool) {
         return;
     }
     match expr {
-        Expr::Column { .. } | Expr::Literal(_) | Expr::Duration(_) | Expr::TypedTimestamp(_) | Expr::Star => {}
-        Expr::Negate(e) | Expr::Not(e) | Expr::IsNull { expr: e, .. } | Expr::Cast { expr: e, .. } => walk(e, f),
+        Expr::Column { .. } | Expr::Literal(_) | Expr::Duration(_) | Expr::TypedTimestamp(_) | Expr::Star => {
+        }
+        Expr::Negate(e) | Expr::Not(e) | Expr::IsNull { expr: e, .. } | Expr::Cast { expr: e, .. } => {
+            walk(e, f)
+        }
         Expr::Binary { left, right, .. } => {
             walk(left, f);
             walk(right, f);

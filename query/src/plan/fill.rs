@@ -48,9 +48,12 @@ pub(crate) fn plan_fill(
     let mut projection: Vec<DfExpr> = own.iter().map(|e| (*e).clone()).collect();
     let mut filled = Vec::new();
     for item in items.iter_mut() {
-        let follows = item.value.expr.column_refs().into_iter().all(|c| {
-            own.iter().any(|e| matches!(e, DfExpr::Column(o) if o == c))
-        });
+        let follows = item
+            .value
+            .expr
+            .column_refs()
+            .into_iter()
+            .all(|c| own.iter().any(|e| matches!(e, DfExpr::Column(o) if o == c)));
         if follows {
             continue;
         }
@@ -97,7 +100,8 @@ fn constants(
     for (value, column) in values.iter().zip(filled) {
         let value = Binder::rows(cx, scope, Clause::Select).value(value)?;
         let value = cast::cast(value, column.ty, cx.session.zone)?.folded()?;
-        let constant = value.constant().ok_or_else(|| Error::with(Code::WrongValueType, "FILL takes constants"))?;
+        let constant =
+            value.constant().ok_or_else(|| Error::with(Code::WrongValueType, "FILL takes constants"))?;
         constants.push(constant.clone());
     }
     Ok(constants)

@@ -131,7 +131,8 @@ impl Maker {
         let ty = Ty::of(column.data_type, self.precision);
         // The primary timestamp is never NULL, which lets DataFusion drop conditions on it.
         let nullable = column.id != ColumnId::TIMESTAMP;
-        let scan = if role == Role::Data { ScanColumn::Column(column.id) } else { ScanColumn::Tag(column.id) };
+        let scan =
+            if role == Role::Data { ScanColumn::Column(column.id) } else { ScanColumn::Tag(column.id) };
         self.push(&column.name, ty, ty.arrow(), nullable, role, scan);
     }
 

@@ -240,7 +240,8 @@ pub(crate) fn add_months(ticks: i64, months: i64, precision: Precision, zone: Zo
         let year = i32::try_from(index.div_euclid(12)).ok()?;
         let month = u32::try_from(index.rem_euclid(12)).ok()? + 1;
         let first = NaiveDate::from_ymd_opt(year, month, 1)?;
-        let last = first.checked_add_months(chrono::Months::new(1))?.checked_sub_signed(TimeDelta::days(1))?;
+        let last =
+            first.checked_add_months(chrono::Months::new(1))?.checked_sub_signed(TimeDelta::days(1))?;
         let date = first.with_day(time.day().min(last.day()))?;
         let seconds = zone.to_unix_s(date.and_time(time.time()));
         let per_second = precision.ticks_per_second();

@@ -57,8 +57,7 @@ pub(crate) fn plan_groups(cx: &Context<'_>, mut selecting: Selecting<'_>) -> Res
     let scope = &selecting.scope;
     for expr in select.partition_by.iter().map(|p| &p.expr).chain(&select.group_by) {
         let key = bind_key(cx, scope, expr, &selecting.items, &[])?;
-        groups.tags_follow |=
-            key.expr.column_refs().iter().any(|c| scope.role(c) == Some(Role::Tbname));
+        groups.tags_follow |= key.expr.column_refs().iter().any(|c| scope.role(c) == Some(Role::Tbname));
         groups.add_key(key);
     }
     let partition_keys: Vec<DfExpr> = groups.keys.iter().map(|k| k.column.expr.clone()).collect();
@@ -75,8 +74,7 @@ pub(crate) fn plan_groups(cx: &Context<'_>, mut selecting: Selecting<'_>) -> Res
         })?;
         let time = scope.typed(time);
         let session = cx.session;
-        let windows =
-            Grid::new(clause, time.ty.precision, session.zone, selecting.range, session.now_ns)?;
+        let windows = Grid::new(clause, time.ty.precision, session.zone, selecting.range, session.now_ns)?;
         let row_start = if windows.slides() {
             let (expanded, start) = window::expand_sliding(plan, &windows, time, number)?;
             plan = expanded;
@@ -184,7 +182,9 @@ fn needs_companion(
     for expr in exprs {
         walk(expr, &mut |e| match e {
             Expr::Function { name, .. } if function::is_aggregate(name) => false,
-            Expr::Column { name, quoted: false, .. } if name.starts_with("_w") || name.starts_with("_q") => false,
+            Expr::Column { name, quoted: false, .. } if name.starts_with("_w") || name.starts_with("_q") => {
+                false
+            }
             Expr::Column { .. } => {
                 let bound = Binder::rows(cx, scope, Clause::Select).value(e);
                 let is_key = bound.is_ok_and(|b| groups.keys.iter().any(|k| k.row.expr == b.expr));
@@ -199,7 +199,9 @@ fn needs_companion(
 
 fn only_first_last(calls: &[Expr]) -> bool {
     !calls.is_empty()
-        && calls.iter().all(|c| matches!(c, Expr::Function { name, .. } if matches!(&**name, "first" | "last")))
+        && calls
+            .iter()
+            .all(|c| matches!(c, Expr::Function { name, .. } if matches!(&**name, "first" | "last")))
 }
 
 /// When the one group of a query without keys gives a row at all.
@@ -207,8 +209,7 @@ fn kept_when(cx: &Context<'_>, scope: &Scope, groups: &mut Groups, calls: &[Expr
     if only_first_last(calls) {
         let mut any: Option<DfExpr> = None;
         for call in calls {
-            let mut binder =
-                Binder { groups: Some(groups), ..Binder::rows(cx, scope, Clause::Select) };
+            let mut binder = Binder { groups: Some(groups), ..Binder::rows(cx, scope, Clause::Select) };
             let known = binder.value(call)?.expr.is_not_null();
             any = Some(match any {
                 Some(any) => binary(any, Operator::Or, known),

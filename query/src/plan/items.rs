@@ -58,7 +58,9 @@ pub(crate) fn expand(items: &[SelectItem], scope: &Scope) -> Result<Vec<Item>> {
                     return Err(Error::with(Code::TableNotExist, name));
                 }
             }
-            SelectItem::Expr { expr, alias, text } => expression(expr, alias.as_deref(), text, scope, &mut expanded)?,
+            SelectItem::Expr { expr, alias, text } => {
+                expression(expr, alias.as_deref(), text, scope, &mut expanded)?
+            }
         }
     }
     Ok(expanded)
@@ -67,11 +69,14 @@ pub(crate) fn expand(items: &[SelectItem], scope: &Scope) -> Result<Vec<Item>> {
 /// A super table shows its tags behind its columns, unless it is part of a join.
 fn wildcard(table: &ScopeTable, joined: bool) -> impl Iterator<Item = Item> + '_ {
     let tags = table.kind == SourceKind::Stable && !joined;
-    table
-        .columns
-        .iter()
-        .filter(move |c| c.role == Role::Data || (tags && c.role == Role::Tag))
-        .map(|c| Item { name: c.name.to_string(), alias: None, nameless: c.nameless, source: ItemSource::Column(c.clone()) })
+    table.columns.iter().filter(move |c| c.role == Role::Data || (tags && c.role == Role::Tag)).map(|c| {
+        Item {
+            name: c.name.to_string(),
+            alias: None,
+            nameless: c.nameless,
+            source: ItemSource::Column(c.clone()),
+        }
+    })
 }
 
 fn expression(
@@ -125,7 +130,12 @@ fn expression(
         (None, Expr::Column { name, .. }) => (name.clone(), false),
         (None, _) => (clip(text), true),
     };
-    into.push(Item { name, alias: alias.map(str::to_owned), nameless, source: ItemSource::Expr(expr.clone()) });
+    into.push(Item {
+        name,
+        alias: alias.map(str::to_owned),
+        nameless,
+        source: ItemSource::Expr(expr.clone()),
+    });
     Ok(())
 }
 

@@ -159,11 +159,7 @@ pub fn plan(query: &Query, relations: &Relations, session: &Session) -> Result<P
     let columns = planned
         .columns
         .iter()
-        .map(|c| OutputColumn {
-            name: c.name.clone(),
-            data_type: c.ty.declared(),
-            precision: c.ty.precision,
-        })
+        .map(|c| OutputColumn { name: c.name.clone(), data_type: c.ty.declared(), precision: c.ty.precision })
         .collect();
     Ok(Plan { logical: planned.plan, columns, shards: cx.shards.get() })
 }

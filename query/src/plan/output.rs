@@ -156,7 +156,9 @@ pub(crate) fn finish(cx: &Context<'_>, tail: Tail) -> Result<Planned> {
             builder = builder.limit(0, Some(0)).map_err(from_datafusion)?;
         }
         if let Some(limit) = limit {
-            builder = builder.limit(saturating(limit.offset), limit.count.map(saturating)).map_err(from_datafusion)?;
+            builder = builder
+                .limit(saturating(limit.offset), limit.count.map(saturating))
+                .map_err(from_datafusion)?;
         }
     }
     if extra {

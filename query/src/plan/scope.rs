@@ -128,9 +128,9 @@ impl Scope {
 
     /// Whether `column` is the timeline of one of the tables.
     pub(crate) fn is_timeline(&self, column: &Column) -> bool {
-        self.tables.iter().any(|t| {
-            t.timeline.and_then(|i| t.columns.get(i)).is_some_and(|c| &c.column == column)
-        })
+        self.tables
+            .iter()
+            .any(|t| t.timeline.and_then(|i| t.columns.get(i)).is_some_and(|c| &c.column == column))
     }
 
     /// What `column` is, where a relation of the scope has it.

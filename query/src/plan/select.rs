@@ -84,10 +84,7 @@ pub(crate) fn plan_select(
 }
 
 pub(crate) fn filtered(plan: LogicalPlan, filter: DfExpr) -> Result<LogicalPlan> {
-    LogicalPlanBuilder::from(plan)
-        .filter(filter)
-        .and_then(LogicalPlanBuilder::build)
-        .map_err(from_datafusion)
+    LogicalPlanBuilder::from(plan).filter(filter).and_then(LogicalPlanBuilder::build).map_err(from_datafusion)
 }
 
 /// Functions that cannot stand side by side.

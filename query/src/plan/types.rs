@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow_schema::DataType as Arrow;
 use datafusion::common::{Column, DFSchema, Result as DfResult, ScalarValue};
 use datafusion::execution::context::ExecutionProps;
-use datafusion::logical_expr::{Expr, lit};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{Expr, lit};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use model::{DataType, Error, Precision, Result};
 
@@ -153,8 +153,7 @@ impl Typed {
             return Ok(self);
         }
         let schema = DFSchema::empty();
-        let physical =
-            physical_expr(&self.expr, &schema).map_err(from_datafusion)?;
+        let physical = physical_expr(&self.expr, &schema).map_err(from_datafusion)?;
         let row = arrow::record_batch::RecordBatch::try_new_with_options(
             Arc::new(arrow_schema::Schema::empty()),
             vec![],

@@ -87,8 +87,12 @@ fn union(cx: &Context<'_>, left: Planned, right: Planned, all: bool) -> Result<P
         return Err(Error::of(Code::ResultColumns));
     }
     let number = cx.unique();
-    let types: Vec<Ty> =
-        left.columns.iter().zip(&right.columns).map(|(l, r)| if l.ty.is_null() { r.ty } else { l.ty }).collect();
+    let types: Vec<Ty> = left
+        .columns
+        .iter()
+        .zip(&right.columns)
+        .map(|(l, r)| if l.ty.is_null() { r.ty } else { l.ty })
+        .collect();
     let columns = left
         .columns
         .iter()

@@ -35,12 +35,7 @@ impl ChildFilter {
     /// # Errors
     /// `Code::StableNotExist` where the relation is no super table; `Code::Syntax` for columns and unknown names;
     /// `Code::NoAggregation`.
-    pub fn create(
-        filter: Option<&Expr>,
-        sql: &str,
-        relation: &Relation,
-        session: &Session,
-    ) -> Result<Self> {
+    pub fn create(filter: Option<&Expr>, sql: &str, relation: &Relation, session: &Session) -> Result<Self> {
         if !matches!(relation.kind, RelationKind::Stable(_)) {
             return Err(Error::of(Code::StableNotExist));
         }
@@ -60,8 +55,7 @@ impl ChildFilter {
         let (_, sources) = definition.scope("");
         let (columns, schema) = required(sources, bound.iter());
         let df_schema = DFSchema::try_from(Arc::clone(&schema)).map_err(from_datafusion)?;
-        let predicate =
-            bound.map(|b| physical_expr(&b, &df_schema)).transpose().map_err(from_datafusion)?;
+        let predicate = bound.map(|b| physical_expr(&b, &df_schema)).transpose().map_err(from_datafusion)?;
         Ok(Self { definition, columns, schema, predicate })
     }
 
@@ -93,14 +87,9 @@ impl ChildFilter {
     pub fn matches(&self, children: &RecordBatch) -> Result<BooleanArray> {
         let rows = children.num_rows();
         let Some(predicate) = &self.predicate else { return Ok(BooleanArray::from(vec![true; rows])) };
-        let mask =
-            predicate.evaluate(children).and_then(|v| v.into_array(rows)).map_err(from_datafusion)?;
+        let mask = predicate.evaluate(children).and_then(|v| v.into_array(rows)).map_err(from_datafusion)?;
         let mask = mask.as_boolean();
-        Ok(if mask.null_count() == 0 {
-            mask.clone()
-        } else {
-            arrow::compute::prep_null_mask_filter(mask)
-        })
+        Ok(if mask.null_count() == 0 { mask.clone() } else { arrow::compute::prep_null_mask_filter(mask) })
     }
 }
 

@@ -141,15 +141,14 @@ impl CompiledTopic {
             columns.push(value);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options).map_err(Error::internal)
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
+            .map_err(Error::internal)
     }
 
     fn filtered(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let Some(filter) = &self.filter else { return Ok(batch.clone()) };
-        let mask = filter
-            .evaluate(batch)
-            .and_then(|v| v.into_array(batch.num_rows()))
-            .map_err(from_datafusion)?;
+        let mask =
+            filter.evaluate(batch).and_then(|v| v.into_array(batch.num_rows())).map_err(from_datafusion)?;
         let mask = mask.as_boolean();
         if mask.null_count() == 0 && mask.true_count() == mask.len() {
             return Ok(batch.clone());

@@ -50,7 +50,11 @@ const W: &str = "WHERE ts >= '2024-03-01 00:00:00' AND ts < '2024-03-01 00:05:00
 fn aggregates_1_to_12() {
     let s = fixture();
     answer(&s, "SELECT COUNT(*),COUNT(i),COUNT(f),COUNT(s) FROM a", json!([[4, 3, 3, 3]]));
-    answer(&s, "SELECT SUM(i),AVG(i),MIN(i),MAX(i),SPREAD(i) FROM a", json!([[80, 26.666666666666668, 10, 40, 30.0]]));
+    answer(
+        &s,
+        "SELECT SUM(i),AVG(i),MIN(i),MAX(i),SPREAD(i) FROM a",
+        json!([[80, 26.666666666666668, 10, 40, 30.0]]),
+    );
     answer(&s, "SELECT FIRST(i),LAST(f),LAST(s) FROM a", json!([[10, 4.5, "y"]]));
     answer(&s, "SELECT LAST_ROW(s) FROM a", json!([[null]]));
     answer(&s, "SELECT ts,MAX(i) FROM a", json!([[at(3, 10), 40]]));
@@ -69,7 +73,11 @@ fn windows_13_to_27() {
     answer(
         &s,
         "SELECT _wstart,_wend,_wduration,COUNT(*) FROM a INTERVAL(1m)",
-        json!([[at(0, 0), at(1, 0), 60000, 2], [at(1, 0), at(2, 0), 60000, 1], [at(3, 0), at(4, 0), 60000, 1]]),
+        json!([
+            [at(0, 0), at(1, 0), 60000, 2],
+            [at(1, 0), at(2, 0), 60000, 1],
+            [at(3, 0), at(4, 0), 60000, 1]
+        ]),
     );
     for (fill, values) in [
         ("NULL", json!([10, 30, null, 40, null])),
@@ -78,10 +86,15 @@ fn windows_13_to_27() {
         ("LINEAR", json!([10, 30, 35, 40, null])),
         ("VALUE,7.9", json!([10, 30, 7, 40, 7])),
     ] {
-        let expected: Vec<Json> = (0..5).map(|m| json!([at(m, 0), values[usize::try_from(m).unwrap()]])).collect();
+        let expected: Vec<Json> =
+            (0..5).map(|m| json!([at(m, 0), values[usize::try_from(m).unwrap()]])).collect();
         answer(&s, &format!("SELECT _wstart,SUM(i) FROM a {W} INTERVAL(1m) FILL({fill})"), json!(expected));
     }
-    refused(&s, &format!("SELECT COUNT(*),SUM(i) FROM a {W} INTERVAL(1m) FILL(VALUE,0)"), Code::WrongValueType);
+    refused(
+        &s,
+        &format!("SELECT COUNT(*),SUM(i) FROM a {W} INTERVAL(1m) FILL(VALUE,0)"),
+        Code::WrongValueType,
+    );
     let empty = "SELECT SUM(i) FROM a WHERE ts>='2024-04-01' AND ts<'2024-04-01 00:03:00' INTERVAL(1m)";
     answer(&s, &format!("{empty} FILL(NULL)"), json!([]));
     answer(&s, &format!("{empty} FILL(NULL_F)"), json!([[null], [null], [null]]));

@@ -90,7 +90,9 @@ fn tokens(sql: &str) -> Vec<Token> {
     while let Some(c) = chars.next() {
         match c {
             ' ' | '\n' | ';' => {}
-            '(' | ')' | ',' => tokens.push(Token { text: c.to_string(), quoted: false, behind: String::new() }),
+            '(' | ')' | ',' => {
+                tokens.push(Token { text: c.to_string(), quoted: false, behind: String::new() })
+            }
             '`' => {
                 let text = chars.by_ref().take_while(|c| *c != '`').collect();
                 tokens.push(Token { text, quoted: false, behind: String::new() });

@@ -20,8 +20,24 @@ use crate::store::{Answer, Store};
 /// Areas whose lines are queries of kinds that are planned. The others belong to the parser, to INSERT, to DDL, or to a
 /// later release.
 const AREAS: &[&str] = &[
-    "agg", "cast", "fill", "fn_num", "fn_str", "fn_time", "group", "interval", "join", "literal", "operator", "order",
-    "precision", "subquery", "tag", "timezone", "union", "where",
+    "agg",
+    "cast",
+    "fill",
+    "fn_num",
+    "fn_str",
+    "fn_time",
+    "group",
+    "interval",
+    "join",
+    "literal",
+    "operator",
+    "order",
+    "precision",
+    "subquery",
+    "tag",
+    "timezone",
+    "union",
+    "where",
 ];
 
 const KNOWN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dialect/known_failures.tsv");
@@ -70,8 +86,11 @@ fn answers_as_captured() {
     }
     let known = std::fs::read_to_string(KNOWN).unwrap_or_default();
     let known: BTreeSet<&str> = known.lines().filter_map(|l| l.split('\t').next()).collect();
-    let new: Vec<String> =
-        failures.iter().filter(|(id, _)| !known.contains(id.as_str())).map(|(id, r)| format!("{id} {r}")).collect();
+    let new: Vec<String> = failures
+        .iter()
+        .filter(|(id, _)| !known.contains(id.as_str()))
+        .map(|(id, r)| format!("{id} {r}"))
+        .collect();
     let mended: Vec<&&str> = known.iter().filter(|id| !failures.contains_key(**id)).collect();
     assert!(new.is_empty(), "new failures:\n{}", new.join("\n"));
     assert!(mended.is_empty(), "these pass and have to leave the list: {mended:?}");
@@ -109,7 +128,11 @@ fn check(store: &Store, sql: &str, line: &Json) -> Result<(), String> {
             Ok(_) => Err(format!("answered, wanted error {wanted}")),
             Err(error) => {
                 let got = format!("0x{:04X}", error.code().number());
-                if got == wanted { Ok(()) } else { Err(format!("error {got} {}, wanted {wanted}", error.message())) }
+                if got == wanted {
+                    Ok(())
+                } else {
+                    Err(format!("error {got} {}, wanted {wanted}", error.message()))
+                }
             }
         };
     }
@@ -142,9 +165,10 @@ fn compare(answer: &Answer, line: &Json) -> Result<(), String> {
     }
     let tolerance = line["tolerance"].as_f64().unwrap_or(1e-9);
     let same = rows.len() == wanted.len()
-        && rows.iter().zip(&wanted).all(|(a, b)| {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_value(a, b, tolerance))
-        });
+        && rows
+            .iter()
+            .zip(&wanted)
+            .all(|(a, b)| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_value(a, b, tolerance)));
     if same {
         return Ok(());
     }

@@ -45,12 +45,8 @@ impl Shard for MemoryShard {
             if !wanted || !passes(table, &request) {
                 continue;
             }
-            let rows: Vec<&Vec<Value>> = table
-                .rows
-                .iter()
-                .filter(|(ts, _)| request.time.contains(**ts))
-                .map(|(_, row)| row)
-                .collect();
+            let rows: Vec<&Vec<Value>> =
+                table.rows.iter().filter(|(ts, _)| request.time.contains(**ts)).map(|(_, row)| row).collect();
             for chunk in rows.chunks(BATCH_ROWS) {
                 batches.push(Ok(batch(table, chunk, &request)));
             }
@@ -102,7 +98,9 @@ fn batch(table: &MemoryTable, rows: &[&Vec<Value>], request: &ScanRequest) -> Re
             }
             ScanColumn::Tag(id) => {
                 let place = table.schema.tags.iter().position(|t| t.id == *id).expect("a tag of the table");
-                let TableKind::Child { tags, .. } = &table.info.kind else { panic!("tags of a normal table") };
+                let TableKind::Child { tags, .. } = &table.info.kind else {
+                    panic!("tags of a normal table")
+                };
                 vec![tags.get(place).cloned().unwrap_or_default(); rows.len()]
             }
             ScanColumn::Tbname => vec![Value::Text(table.info.name.clone()); rows.len()],

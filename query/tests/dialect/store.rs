@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 use model::{
-    Code, DataType, DatabaseId, DatabaseInfo, DatabaseOptions, Error, Result, StableInfo, TableInfo, TableKind,
-    TableSchema, TableUid, Value, Version, VgroupId, Zone,
+    Code, DataType, DatabaseId, DatabaseInfo, DatabaseOptions, Error, Result, StableInfo, TableInfo,
+    TableKind, TableSchema, TableUid, Value, Version, VgroupId, Zone,
 };
-use query::ast::{AlterTable, ColumnSpec, CreateChild, CreateTopic, ObjectName, Query, Statement, TagLiteral};
+use query::ast::{
+    AlterTable, ColumnSpec, CreateChild, CreateTopic, ObjectName, Query, Statement, TagLiteral,
+};
 use query::engine::{Engine, EngineSettings};
 use query::literal::{LiteralContext, Raw, parse_tag, parse_value};
 use query::plan::{OutputColumn, Relations, Session, plan, relations_named};
@@ -65,7 +67,8 @@ impl Store {
             Statement::CreateStable { name, columns, tags, .. } => {
                 let schema = Arc::new(TableSchema::new(specs(columns), specs(tags)));
                 let uid = self.uid();
-                let stable = StableInfo { uid, name: name.name.clone(), schema, create_time_ns: 0, comment: None };
+                let stable =
+                    StableInfo { uid, name: name.name.clone(), schema, create_time_ns: 0, comment: None };
                 self.database(&name).stables.insert(name.name.clone(), Arc::new(stable));
             }
             Statement::CreateTable { name, columns, .. } => {
@@ -78,7 +81,9 @@ impl Store {
                     self.create_child(&child)?;
                 }
             }
-            Statement::AlterTable { name, change: AlterTable::SetTags(tags), .. } => self.set_tags(&name, &tags)?,
+            Statement::AlterTable { name, change: AlterTable::SetTags(tags), .. } => {
+                self.set_tags(&name, &tags)?
+            }
             _ => return Err(Error::not_supported("statement in a test's setup")),
         }
         Ok(())
@@ -113,7 +118,8 @@ impl Store {
     }
 
     pub(crate) fn relation(&self, name: &ObjectName) -> Result<Relation> {
-        let info = |code: Code| Error::text(code, format!("Fail to get table info, error: {}", code.message()));
+        let info =
+            |code: Code| Error::text(code, format!("Fail to get table info, error: {}", code.message()));
         let database = name.database.as_ref().or(self.session.database.as_ref());
         let database = database.ok_or_else(|| Error::of(Code::DatabaseNotSpecified))?;
         let database = self.databases.get(database).ok_or_else(|| info(Code::DatabaseNotExist))?;
@@ -235,12 +241,20 @@ impl Store {
         if let Some((stable, tag_names, values)) = &block.using
             && self.relation(&name).is_err()
         {
-            let values = values.iter().map(|t| TagLiteral { text: t.text.clone(), quoted: t.quoted }).collect();
+            let values =
+                values.iter().map(|t| TagLiteral { text: t.text.clone(), quoted: t.quoted }).collect();
             let stable = ObjectName { database: None, name: stable.clone() };
             let options = Default::default();
             let tag_names = tag_names.clone();
             let name = name.clone();
-            self.create_child(&CreateChild { if_not_exists: true, name, stable, tag_names, values, options })?;
+            self.create_child(&CreateChild {
+                if_not_exists: true,
+                name,
+                stable,
+                tag_names,
+                values,
+                options,
+            })?;
         }
         let context = self.context(&name);
         for shard in &self.database(&name).shards {
@@ -270,7 +284,9 @@ impl Store {
 
 fn value(ty: DataType, token: &Token, context: &LiteralContext) -> Result<Value> {
     let raw = match shift(&token.text) {
-        Some((base, shift)) if !token.quoted && !base.is_empty() => Raw::Shifted { base, quoted: false, shift },
+        Some((base, shift)) if !token.quoted && !base.is_empty() => {
+            Raw::Shifted { base, quoted: false, shift }
+        }
         _ if !token.behind.is_empty() => {
             let (_, shift) = shift(&token.behind).expect("a duration");
             Raw::Shifted { base: &token.text, quoted: true, shift }

@@ -101,7 +101,8 @@ fn batch(topic: &CompiledTopic, values: &dyn Fn(ScanColumn) -> Vec<Value>) -> Re
 fn filters_and_projects_and_outlives_renames() {
     let store = store();
     let topic =
-        create(&store, "create topic t as select ts, c1 * 2 as twice, tbname from m where c1 > 1 and g = 1").unwrap();
+        create(&store, "create topic t as select ts, c1 * 2 as twice, tbname from m where c1 > 1 and g = 1")
+            .unwrap();
     // Through the log and back: the definition is all that is needed.
     let text = serde_json::to_string(topic.definition()).unwrap();
     let definition: TopicDefinition = serde_json::from_str(&text).unwrap();
@@ -121,7 +122,13 @@ fn filters_and_projects_and_outlives_renames() {
     };
     let rows = topic.evaluate(&batch(&topic, &values)).unwrap();
     assert_eq!(rows.num_rows(), 1);
-    assert_eq!(arrow::compute::cast(rows.column(0), &arrow_schema::DataType::Int64).unwrap().as_primitive::<Int64Type>().value(0), 2);
+    assert_eq!(
+        arrow::compute::cast(rows.column(0), &arrow_schema::DataType::Int64)
+            .unwrap()
+            .as_primitive::<Int64Type>()
+            .value(0),
+        2
+    );
     assert_eq!(rows.column(1).as_primitive::<arrow::datatypes::Float64Type>().value(0), 4.0);
     assert_eq!(rows.column(2).as_string::<i32>().value(0), "d1");
 
@@ -142,7 +149,8 @@ fn passes_whole_batches_untouched() {
     let input = batch(&topic, &|_| (1..=3).map(Value::Int).collect());
     let output = topic.evaluate(&input).unwrap();
     assert_eq!(output.column(0).as_primitive::<Int32Type>().values(), &[1, 2, 3]);
-    let shared = input.column(0).to_data().buffers()[0].as_ptr() == output.column(0).to_data().buffers()[0].as_ptr();
+    let shared =
+        input.column(0).to_data().buffers()[0].as_ptr() == output.column(0).to_data().buffers()[0].as_ptr();
     assert!(shared, "a projection of columns copies nothing");
 }
 
@@ -155,7 +163,8 @@ fn conditions_on_children() {
         ("nope > 0", Code::Syntax, "Invalid column name"),
         ("count(g) > 0", Code::NoAggregation, "There mustn't be aggregation"),
     ] {
-        let error = children(&store, &format!("create topic e1 as stable m where {condition}")).expect_err(condition);
+        let error =
+            children(&store, &format!("create topic e1 as stable m where {condition}")).expect_err(condition);
         assert_eq!((error.code(), error.message()), (code, text), "{condition}");
     }
     let error = children(&store, "create topic e1 as stable d1").expect_err("a child");
