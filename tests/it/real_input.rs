@@ -95,7 +95,7 @@ async fn hourly(connection: &client::Connection, case: &Case, values: &Values) {
         }
     }
     let (select, partition) = match case.device {
-        Some(device) => (format!("{device}, "), format!("PARTITION BY {device} ")),
+        Some(device) => (format!("`{device}`, "), format!("PARTITION BY `{device}` ")),
         None => (String::new(), String::new()),
     };
     let sql =
@@ -119,7 +119,7 @@ async fn hourly(connection: &client::Connection, case: &Case, values: &Values) {
 /// Every written row arrives; rows of one table in the order in which they were written, so that the last arrival of an
 /// instant is what the table holds.
 async fn consumed(connection: &client::Connection, case: &Case, values: &Values) {
-    let table = if case.device.is_some() { "tbname" } else { "'' AS tbname" };
+    let table = if case.device.is_some() { "tbname" } else { "'' AS device" };
     let topic = format!("CREATE TOPIC field AS SELECT {table}, `{}`, `{}` FROM {}", case.ts, case.value, case.into);
     query(connection, &topic).await;
     let consumer = consumer(connection, "readers", &[("auto.offset.reset", "earliest")]);
