@@ -35,7 +35,9 @@ pub async fn run(options: ConnectOptions) -> Result<()> {
     for n in 0..4 {
         let (table, volts) = (format!("consumer_example.d{n}"), 210 + n * 4);
         connection
-            .sql(&format!("INSERT INTO {table} USING consumer_example.meters TAGS ({n}) VALUES (now, {volts})"))
+            .sql(&format!(
+                "INSERT INTO {table} USING consumer_example.meters TAGS ({n}) VALUES (now, {volts})"
+            ))
             .await?;
     }
 

@@ -25,7 +25,9 @@ pub async fn run(options: ConnectOptions) -> Result<()> {
     connection.sql("DROP DATABASE IF EXISTS quickstart").await?;
     connection.sql("CREATE DATABASE quickstart VGROUPS 2").await?;
     connection.sql("USE quickstart").await?;
-    connection.sql("CREATE STABLE meters (ts TIMESTAMP, amps FLOAT, volts INT) TAGS (site VARCHAR(16))").await?;
+    connection
+        .sql("CREATE STABLE meters (ts TIMESTAMP, amps FLOAT, volts INT) TAGS (site VARCHAR(16))")
+        .await?;
     let written = connection
         .sql(
             "INSERT INTO d1 USING meters TAGS ('north') VALUES (now, 10.3, 219) (now + 1s, 12.6, 218) \
@@ -42,7 +44,8 @@ pub async fn run(options: ConnectOptions) -> Result<()> {
     println!("{:?}", result.summary());
 
     // ... or row by row.
-    let rows = connection.sql("SELECT site, count(*), max(volts) FROM meters GROUP BY site ORDER BY site").await?;
+    let rows =
+        connection.sql("SELECT site, count(*), max(volts) FROM meters GROUP BY site ORDER BY site").await?;
     let rows = rows.rows().await?;
     for row in &rows {
         let (site, count, volts) = (row.get::<String>(0)?, row.get::<i64>(1)?, row.get::<i32>(2)?);

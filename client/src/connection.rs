@@ -193,7 +193,8 @@ impl Connection {
             .await;
         match result {
             Err(error) if error.code() == Code::Unreachable && repeat == Repeat::IfNotSent => {
-                Err(error.hint("the statement may or may not have been carried out: look before repeating it"))
+                Err(error
+                    .hint("the statement may or may not have been carried out: look before repeating it"))
             }
             other => other,
         }
@@ -260,7 +261,8 @@ impl Connection {
                 Err(status) => status,
             };
             let error = proto::status::from_status(&status);
-            let again = error.code() == Code::Unreachable && (repeat == Repeat::Always || was_not_sent(&status));
+            let again =
+                error.code() == Code::Unreachable && (repeat == Repeat::Always || was_not_sent(&status));
             failed += 1;
             match self.inner.options.retry.pause_after(failed) {
                 Some(pause) if again => tokio::time::sleep(pause).await,
@@ -379,7 +381,9 @@ mod tests {
     #[test]
     fn only_reading_statements_are_repeated() {
         assert!(only_reads("  select 1") && only_reads("SHOW DATABASES") && only_reads("desc t"));
-        assert!(!only_reads("insert into t values (now, 1)") && !only_reads("create table t") && !only_reads(""));
+        assert!(
+            !only_reads("insert into t values (now, 1)") && !only_reads("create table t") && !only_reads("")
+        );
     }
 
     #[test]

@@ -16,11 +16,7 @@ pub struct RetryPolicy {
 impl Default for RetryPolicy {
     /// Ten attempts within about eight seconds: a server that restarts comes back in that time.
     fn default() -> Self {
-        Self {
-            attempts: 10,
-            pause_first: Duration::from_millis(50),
-            pause_max: Duration::from_secs(2),
-        }
+        Self { attempts: 10, pause_first: Duration::from_millis(50), pause_max: Duration::from_secs(2) }
     }
 }
 

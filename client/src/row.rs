@@ -222,7 +222,8 @@ mod tests {
 
     #[test]
     fn rows_read_as_rust_types() {
-        let column = |name: &str, data_type| Column { name: name.into(), data_type, precision: Precision::Ms };
+        let column =
+            |name: &str, data_type| Column { name: name.into(), data_type, precision: Precision::Ms };
         let layout = Layout::new(vec![column("n", DataType::BigInt), column("s", DataType::Varchar(8))]);
         let batch = RecordBatch::try_new(
             Arc::clone(&layout.schema),

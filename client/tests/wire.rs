@@ -8,7 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::{ArrayRef, Int32Array};
-use client::{AutoOffsetReset, Code, ConnectOptions, Connection, Consumer, ConsumerConfig, ConsumerState, Value};
+use client::{
+    AutoOffsetReset, Code, ConnectOptions, Connection, Consumer, ConsumerConfig, ConsumerState, Value,
+};
+use futures::stream::BoxStream;
+use futures::{SinkExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use proto::v1;
 use proto::v1::consume_request::Action;
@@ -16,8 +20,6 @@ use proto::v1::consume_response::Event;
 use proto::v1::session_server::{Session, SessionServer};
 use proto::v1::subscription_server::{Subscription, SubscriptionServer};
 use proto::v1::writer_server::{Writer, WriterServer};
-use futures::stream::BoxStream;
-use futures::{SinkExt as _, StreamExt as _};
 use tokio::task::JoinHandle;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -56,7 +58,11 @@ fn refusal(code: Code) -> Status {
 impl Fake {
     fn check<T>(&self, request: &Request<T>) -> Result<(), Status> {
         let given = request.metadata().get("authorization").and_then(|token| token.to_str().ok());
-        if given == Some(&format!("Bearer {}", self.token)) { Ok(()) } else { Err(refusal(Code::AuthFailure)) }
+        if given == Some(&format!("Bearer {}", self.token)) {
+            Ok(())
+        } else {
+            Err(refusal(Code::AuthFailure))
+        }
     }
 }
 
@@ -65,7 +71,9 @@ impl Session for Fake {
     async fn login(&self, request: Request<v1::LoginRequest>) -> Result<Response<v1::LoginResponse>, Status> {
         self.disk.lock().logins += 1;
         match request.into_inner().password.as_str() {
-            "taosdata" => Ok(Response::new(v1::LoginResponse { token: self.token.clone(), ..Default::default() })),
+            "taosdata" => {
+                Ok(Response::new(v1::LoginResponse { token: self.token.clone(), ..Default::default() }))
+            }
             _ => Err(refusal(Code::AuthFailure)),
         }
     }
@@ -78,7 +86,10 @@ impl Session for Fake {
 
 #[tonic::async_trait]
 impl Subscription for Fake {
-    async fn subscribe(&self, r: Request<v1::SubscribeRequest>) -> Result<Response<v1::SubscribeResponse>, Status> {
+    async fn subscribe(
+        &self,
+        r: Request<v1::SubscribeRequest>,
+    ) -> Result<Response<v1::SubscribeResponse>, Status> {
         self.check(&r)?;
         let request = r.into_inner();
         let mut disk = self.disk.lock();
@@ -93,7 +104,10 @@ impl Subscription for Fake {
         Ok(Response::new(v1::SubscribeResponse {}))
     }
 
-    async fn heartbeat(&self, r: Request<v1::HeartbeatRequest>) -> Result<Response<v1::HeartbeatResponse>, Status> {
+    async fn heartbeat(
+        &self,
+        r: Request<v1::HeartbeatRequest>,
+    ) -> Result<Response<v1::HeartbeatResponse>, Status> {
         self.check(&r)?;
         match self.disk.lock().members.contains(&r.get_ref().consumer) {
             true => Ok(Response::new(v1::HeartbeatResponse::default())),
@@ -190,7 +204,9 @@ impl Subscription for Fake {
         self.check(&r)?;
         let disk = self.disk.lock();
         let offsets = v1::Offsets { committed: disk.committed, log_first: 1, log_end: disk.versions + 1 };
-        Ok(Response::new(v1::OffsetsResponse { offsets: r.into_inner().of.iter().map(|_| offsets).collect() }))
+        Ok(Response::new(v1::OffsetsResponse {
+            offsets: r.into_inner().of.iter().map(|_| offsets).collect(),
+        }))
     }
 }
 
@@ -281,7 +297,8 @@ struct Run {
 impl Run {
     /// In a runtime of its own, so that killing it closes its sockets as killing a process does.
     async fn start(disk: &Arc<Mutex<Disk>>, address: SocketAddr, token: &str) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let fake = Fake { disk: Arc::clone(disk), token: token.to_owned() };
         // The killed one may take a moment to let go of the address.
         let listener = loop {
@@ -465,7 +482,11 @@ async fn lost_and_refused_writes_go_again() {
         writer.write(batch).await.unwrap();
     }
     assert_eq!(tokio::time::timeout(PATIENCE, writer.flush()).await.unwrap().unwrap(), 300);
-    assert_eq!(disk.lock().rows.values().copied().collect::<Vec<_>>(), [100; 3], "the last given is what stays");
+    assert_eq!(
+        disk.lock().rows.values().copied().collect::<Vec<_>>(),
+        [100; 3],
+        "the last given is what stays"
+    );
 
     let address = run.kill();
     let mut batch = writer.batch().unwrap();

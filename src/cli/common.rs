@@ -87,9 +87,12 @@ pub(super) fn is_broken_pipe(error: &Error) -> bool {
 pub(super) fn log_to_stderr(default: &str) {
     let filter = EnvFilter::try_from_env("TIDEMARK_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     // A second subscriber is refused, which is as well.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr)
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
-        .without_time().try_init();
+        .without_time()
+        .try_init();
 }
 
 /// Ctrl-C and SIGTERM.

@@ -27,8 +27,10 @@ pub use wal::WalArgs;
 #[derive(Debug, Parser)]
 #[command(name = "tidemark", version, disable_help_flag = true, disable_help_subcommand = true)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
-#[command(after_help = "New here? `tidemark demo` tells the whole story in a minute; `tidemark serve` starts a server, \
-                        `tidemark sql` talks to it.")]
+#[command(
+    after_help = "New here? `tidemark demo` tells the whole story in a minute; `tidemark serve` starts a server, \
+                        `tidemark sql` talks to it."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -130,7 +132,9 @@ mod tests {
         let cli = parse("tidemark sql -h db:7000 -u ann -p secret -d power").unwrap();
         let Command::Sql(args) = cli.command else { panic!("not sql") };
         assert_eq!((args.connect.host.as_str(), args.connect.user.as_str()), ("db:7000", "ann"));
-        for command in ["", "serve", "sql", "subscribe", "import", "demo", "bench", "bench write", "wal", "wal verify"] {
+        for command in
+            ["", "serve", "sql", "subscribe", "import", "demo", "bench", "bench write", "wal", "wal verify"]
+        {
             let error = parse(&format!("tidemark {command} --help")).unwrap_err();
             assert_eq!(error.exit_code(), 0, "{command}: {error}");
             let text = error.to_string();
@@ -176,7 +180,8 @@ mod tests {
             "wal",
             "nonsense",
         ] {
-            let error = parse(&format!("tidemark {line}")).err().unwrap_or_else(|| panic!("{line} was taken"));
+            let error =
+                parse(&format!("tidemark {line}")).err().unwrap_or_else(|| panic!("{line} was taken"));
             assert_eq!(error.exit_code(), 2, "{line}");
         }
     }

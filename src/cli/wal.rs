@@ -15,8 +15,10 @@ use super::output::json_string;
 
 /// `tidemark wal`.
 #[derive(Debug, Args)]
-#[command(after_help = "PATH is a segment, the folder of one log, or a whole data directory, also a bare copy of one. \
-                        Exit status 0: intact; 1: damage found.")]
+#[command(
+    after_help = "PATH is a segment, the folder of one log, or a whole data directory, also a bare copy of one. \
+                        Exit status 0: intact; 1: damage found."
+)]
 pub struct WalArgs {
     /// What to do
     #[command(subcommand)]
@@ -87,7 +89,9 @@ fn line(report: &SegmentReport) -> String {
         SegmentState::Blank => "ok (empty; the next start removes it)".to_owned(),
         SegmentState::Superseded => "ok (no longer part of the log; the next start removes it)".to_owned(),
         SegmentState::TornTail { bytes } => {
-            format!("ok ({bytes} bytes behind the last record that a crash explains; the next start cuts them)")
+            format!(
+                "ok ({bytes} bytes behind the last record that a crash explains; the next start cuts them)"
+            )
         }
         SegmentState::Bad(error) => error.to_string(),
         other => format!("{other:?}"),
@@ -186,7 +190,10 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
         assert_eq!(lines.len(), 2);
-        assert_eq!((&lines[1]["vgroup"], &lines[1]["version"], &lines[1]["term"]), (&7.into(), &6.into(), &3.into()));
+        assert_eq!(
+            (&lines[1]["vgroup"], &lines[1]["version"], &lines[1]["term"]),
+            (&7.into(), &6.into(), &3.into())
+        );
         assert_eq!((&lines[1]["kind"], &lines[1]["bytes"]), (&"noop".into(), &3.into()));
         assert_eq!(lines[1]["time"], "1970-01-01T00:00:00.000001000Z");
     }

@@ -182,7 +182,8 @@ impl Shared {
         let mut state = self.state.lock();
         state.disconnected();
         match end {
-            End::Broken(error) if self.config.reconnect => Some(error),
+            // Streams end in any order when the coordinator lets a consumer go.
+            End::Broken(error) if self.config.reconnect && !state.is_leaving() => Some(error),
             End::Broken(error) | End::Gone(error) => {
                 state.gone(&error);
                 self.changed.notify_waiters();

@@ -252,6 +252,11 @@ impl State {
         self.leaving = true;
     }
 
+    /// Whether it has asked to leave.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving
+    }
+
     /// Whether the coordinator has let it go.
     pub(crate) fn has_left(&self) -> bool {
         self.left || matches!(self.phase, Phase::Closed(..))
@@ -337,9 +342,7 @@ impl State {
             let precision = proto::convert::precision_from_wire(topic.precision)?;
             let info = TopicInfo { id: topic.id, name: topic.name, database: topic.database, precision };
             topics.insert(topic.id, Arc::new(info));
-            owned.extend(
-                topic.vgroups.iter().map(|v| (Key { topic: topic.id, vgroup: v.vgroup }, v.epoch)),
-            );
+            owned.extend(topic.vgroups.iter().map(|v| (Key { topic: topic.id, vgroup: v.vgroup }, v.epoch)));
         }
         let lost = |(key, part): (&Key, &Part)| (owned.get(key) != Some(&part.epoch)).then_some(*key);
         let lost: Vec<_> = self.parts.iter().filter_map(lost).collect();

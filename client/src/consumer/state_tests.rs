@@ -271,9 +271,8 @@ fn one_message_a_poll_and_positions_move_when_it_is_handed_out() {
 #[test]
 fn the_server_is_allowed_no_more_than_there_is_room_for() {
     let mut rig = Rig::reading(settings(), &[2]);
-    let granted = |rig: &Rig| {
-        rig.sent.iter().map(|r| if let Request::Credit(n) = r { *n } else { 0 }).sum::<u32>()
-    };
+    let granted =
+        |rig: &Rig| rig.sent.iter().map(|r| if let Request::Credit(n) = r { *n } else { 0 }).sum::<u32>();
     for n in 1..=4 {
         rig.message(2, n, n + 1);
     }

@@ -68,7 +68,8 @@ impl Batch {
             let text = format!("table={name} needed={} given={}", columns.len(), tags.len());
             return Err(Error::with(Code::TagsNotMatched, text));
         }
-        let tags = columns.iter().zip(tags).map(|(column, tag)| fit_tag(column, tag)).collect::<Result<_>>()?;
+        let tags =
+            columns.iter().zip(tags).map(|(column, tag)| fit_tag(column, tag)).collect::<Result<_>>()?;
         self.entry(name, Some(tags))
     }
 
@@ -127,9 +128,12 @@ impl Batch {
     /// batch.
     pub fn push(&mut self, table: Table, row: &[Value]) -> Result<()> {
         self.check_count(row.len())?;
-        let refused = self.columns.iter_mut().zip(row).enumerate().find_map(|(index, (column, value))| {
-            column.append(value).err().map(|error| (index, error))
-        });
+        let refused = self
+            .columns
+            .iter_mut()
+            .zip(row)
+            .enumerate()
+            .find_map(|(index, (column, value))| column.append(value).err().map(|error| (index, error)));
         if let Some((filled, error)) = refused {
             for column in self.columns.iter_mut().take(filled) {
                 column.pop()?;

@@ -110,7 +110,8 @@ impl ColumnBuilder {
         let column = &self.column;
         macro_rules! narrow {
             ($builder:expr) => {
-                $builder.append_value(value.try_into().map_err(|_| refusal(column, Code::OutOfRange, &value))?)
+                $builder
+                    .append_value(value.try_into().map_err(|_| refusal(column, Code::OutOfRange, &value))?)
             };
         }
         match &mut self.pending {

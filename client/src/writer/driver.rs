@@ -125,7 +125,9 @@ impl Shared {
     /// Waits for room in the window; fails when an earlier write has.
     pub(super) async fn room(&self) -> Result<()> {
         self.wait_until(|window| match window.has_failed() {
-            true => Some(Err(Error::text(Code::InvalidOperation, "an earlier write failed: flush tells how"))),
+            true => {
+                Some(Err(Error::text(Code::InvalidOperation, "an earlier write failed: flush tells how")))
+            }
             false => window.has_room().then_some(Ok(())),
         })
         .await

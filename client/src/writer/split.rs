@@ -22,12 +22,14 @@ pub(super) fn split(target: &Target, batch: Finished) -> Result<Vec<(VgroupId, W
     if times.null_count() > 0 {
         return Err(Error::with(Code::InvalidTimestamp, "the primary timestamp is NULL"));
     }
-    u32::try_from(times.len()).map_err(|_| Error::with(Code::InvalidParameters, "too many rows in a batch"))?;
+    u32::try_from(times.len())
+        .map_err(|_| Error::with(Code::InvalidParameters, "too many rows in a batch"))?;
     let ticks = ticks(times)?;
     let rows_max = rows_max(&columns);
     let mut writes = Vec::new();
     for (slot, rows) in by_slot(target, &tables, &runs, ticks)? {
-        let vgroup = target.vgroups.get(slot).copied().ok_or_else(|| Error::internal("slot without vgroup"))?;
+        let vgroup =
+            target.vgroups.get(slot).copied().ok_or_else(|| Error::internal("slot without vgroup"))?;
         for part in cut(rows, rows_max) {
             writes.push((vgroup, block(target, &columns, &tables, part)?));
         }

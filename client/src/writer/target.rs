@@ -24,11 +24,7 @@ pub struct Target {
 }
 
 impl Target {
-    pub(super) fn from_wire(
-        database: &str,
-        table: &str,
-        target: v1::DescribeTargetResponse,
-    ) -> Result<Self> {
+    pub(super) fn from_wire(database: &str, table: &str, target: v1::DescribeTargetResponse) -> Result<Self> {
         let precision = proto::convert::precision_from_wire(target.precision)?;
         let column = |column: v1::ColumnDef| {
             let (id, name, data_type) = proto::convert::column_from_wire(column)?;

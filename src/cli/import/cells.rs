@@ -38,7 +38,9 @@ pub(super) fn value(cell: &str, cell_type: &CellType, zone: Zone) -> Result<Valu
         DataType::Float | DataType::Double => Value::Double(number(trimmed).ok_or_else(wrong)?),
         DataType::Timestamp => Value::Timestamp(time(trimmed, *precision, zone, true).ok_or_else(wrong)?),
         DataType::Varchar(_) | DataType::NChar(_) if data_type.fits(cell) => Value::Text(cell.to_owned()),
-        DataType::Varchar(_) | DataType::NChar(_) => return Err(format!("value={cell} is too long for {data_type}")),
+        DataType::Varchar(_) | DataType::NChar(_) => {
+            return Err(format!("value={cell} is too long for {data_type}"));
+        }
         _ => integer(trimmed, *data_type).ok_or_else(wrong)?,
     })
 }

@@ -3,7 +3,8 @@
 use std::io::Read;
 
 use model::{
-    Code, DataType, Error, NCHAR_TAG_CHARS_MAX, Precision, Result, VARCHAR_BYTES_MAX, VARCHAR_TAG_BYTES_MAX, Zone,
+    Code, DataType, Error, NCHAR_TAG_CHARS_MAX, Precision, Result, VARCHAR_BYTES_MAX, VARCHAR_TAG_BYTES_MAX,
+    Zone,
 };
 
 use super::cells::{is_null, number, time};
@@ -99,7 +100,9 @@ impl Scan {
                 Ok(false) => return Ok(Self { columns }),
                 Ok(true) if record.len() != columns.len() => {}
                 Ok(true) => {
-                    for (column, cell) in columns.iter_mut().zip(&record).filter(|(_, cell)| !is_null(cell, null)) {
+                    for (column, cell) in
+                        columns.iter_mut().zip(&record).filter(|(_, cell)| !is_null(cell, null))
+                    {
                         column.add(cell, zone);
                     }
                 }
@@ -142,7 +145,8 @@ mod tests {
 
     #[test]
     fn types_fit_the_whole_column() {
-        let text = "ts,i,d,s,e\n2014-01-01 00:00:00,1,0,a,\n2014-01-01 01:00:00,NA,1.5,longer than sixteen,\n";
+        let text =
+            "ts,i,d,s,e\n2014-01-01 00:00:00,1,0,a,\n2014-01-01 01:00:00,NA,1.5,longer than sixteen,\n";
         assert_eq!(types(text), ["VARCHAR(32)", "BIGINT", "DOUBLE", "VARCHAR(32)", "VARCHAR(16)"]);
         assert_eq!(scan(text).time_column(None).unwrap().name, "ts");
     }
@@ -179,9 +183,13 @@ mod tests {
             return; // the data is not everywhere
         };
         let scan = Scan::of(file, "air", Some("NA"), Zone::UTC).unwrap();
-        let shown: Vec<_> = scan.columns.iter().map(|c| format!("{} {}", c.name, c.data_type(false))).collect();
+        let shown: Vec<_> =
+            scan.columns.iter().map(|c| format!("{} {}", c.name, c.data_type(false))).collect();
         assert_eq!(scan.time_column(None).unwrap().name, "ts");
         assert_eq!(shown[1], "station VARCHAR(16)");
-        assert!(shown.contains(&"wd VARCHAR(16)".to_owned()) && shown.contains(&"temp DOUBLE".to_owned()), "{shown:?}");
+        assert!(
+            shown.contains(&"wd VARCHAR(16)".to_owned()) && shown.contains(&"temp DOUBLE".to_owned()),
+            "{shown:?}"
+        );
     }
 }

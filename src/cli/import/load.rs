@@ -65,7 +65,8 @@ impl Name {
     /// # Errors
     /// [`Code::InvalidParameters`] for braces that do not close or name no column.
     pub(super) fn parse(template: &str, columns: &[String]) -> Result<Self> {
-        let wrong = |what: String| Err(Error::with(Code::InvalidParameters, format!("--name {template}: {what}")));
+        let wrong =
+            |what: String| Err(Error::with(Code::InvalidParameters, format!("--name {template}: {what}")));
         let mut parts = Vec::new();
         let mut rest = template;
         while let Some((text, behind)) = rest.split_once('{') {
@@ -176,7 +177,8 @@ impl<R: Read> Loader<R> {
     fn line(&mut self, record: &csv::StringRecord, rows: &mut impl Rows) -> Result<()> {
         let line = record.position().map_or(0, csv::Position::line);
         if record.len() != self.width {
-            let text = format!("file={} line={line} cells={} expected={}", self.file, record.len(), self.width);
+            let text =
+                format!("file={} line={line} cells={} expected={}", self.file, record.len(), self.width);
             return Err(Error::text(Code::CsvCell, text).hint(Code::CsvCell.help()));
         }
         let cell = |name: &str| self.places.get(name).and_then(|at| record.get(*at)).unwrap_or_default();
@@ -204,7 +206,8 @@ impl<R: Read> Loader<R> {
         }
         match self.children.get(&table) {
             Some(known) if *known != tags => {
-                let what = format!("table {table} had other tags in an earlier line: --name must tell them apart");
+                let what =
+                    format!("table {table} had other tags in an earlier line: --name must tell them apart");
                 return Err(bad_column(self.plan.tags.first(), &what));
             }
             Some(_) => {}
@@ -255,7 +258,8 @@ mod tests {
         (taken, chunk)
     }
 
-    const GOOD: &str = "ts,host,v\n2014-01-01 00:00:00,a,1.5\n2014-01-01 00:05:00,b,NA\n2014-01-01 00:10:00,a,\n";
+    const GOOD: &str =
+        "ts,host,v\n2014-01-01 00:00:00,a,1.5\n2014-01-01 00:05:00,b,NA\n2014-01-01 00:10:00,a,\n";
 
     #[test]
     fn lines_become_rows_of_children() {

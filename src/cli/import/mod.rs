@@ -29,11 +29,13 @@ pub enum OnError {
 
 /// `tidemark import`.
 #[derive(Debug, Args)]
-#[command(after_help = "Creates the database, the table and the children if they are missing: whole numbers become BIGINT, \
+#[command(
+    after_help = "Creates the database, the table and the children if they are missing: whole numbers become BIGINT, \
                         other numbers DOUBLE, the rest VARCHAR. Where an instant repeats in a table, the later line \
                         wins.\n\n\
                         tidemark import sensor.csv --into plant.sensor\n\
-                        tidemark import air.csv --into city.air --tags station --name 'air_{station}' --null NA --tz +08:00")]
+                        tidemark import air.csv --into city.air --tags station --name 'air_{station}' --null NA --tz +08:00"
+)]
 pub struct ImportArgs {
     /// CSV file with a header
     #[arg(value_name = "FILE")]
@@ -98,7 +100,8 @@ struct Counts {
 pub(super) async fn run(args: ImportArgs) -> Result<()> {
     let open = || {
         File::open(&args.file).map_err(|e| {
-            Error::text(Code::Io, format!("cannot read the file: path={} cause={e}", args.file.display())).caused_by(e)
+            Error::text(Code::Io, format!("cannot read the file: path={} cause={e}", args.file.display()))
+                .caused_by(e)
         })
     };
     let bytes = open()?.metadata().map_or(0, |metadata| metadata.len());
@@ -222,7 +225,8 @@ mod tests {
 
     #[test]
     fn headers_are_checked() {
-        let names = |text: &str| header(&mut reader(text.as_bytes()), "f.csv").map_err(|e| e.message().to_owned());
+        let names =
+            |text: &str| header(&mut reader(text.as_bytes()), "f.csv").map_err(|e| e.message().to_owned());
         assert_eq!(names("\u{feff}ts, Value \n"), Ok(vec!["ts".into(), "Value".into()]));
         assert!(names("").unwrap_err().contains("no header"));
         assert!(names("ts,,v\n").unwrap_err().contains("column 2 has no name"));

@@ -82,7 +82,9 @@ fn create_table(args: &ImportArgs, scan: &Scan, time: &str) -> String {
     let name = format!("{}.{}", quoted(&args.into.database), quoted(&args.into.table));
     match tags.is_empty() {
         true => format!("CREATE TABLE IF NOT EXISTS {name} ({})", columns.join(", ")),
-        false => format!("CREATE STABLE IF NOT EXISTS {name} ({}) TAGS ({})", columns.join(", "), tags.join(", ")),
+        false => {
+            format!("CREATE STABLE IF NOT EXISTS {name} ({}) TAGS ({})", columns.join(", "), tags.join(", "))
+        }
     }
 }
 

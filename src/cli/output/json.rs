@@ -4,7 +4,8 @@ use client::Column;
 use model::{Value, Zone, format_timestamp};
 
 /// A name each: one that repeats gets `_2`, `_3` and so on.
-pub(super) fn unique_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+#[must_use]
+pub fn unique_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut unique: Vec<String> = Vec::new();
     for name in names {
         let mut candidate = name.to_owned();
@@ -19,7 +20,12 @@ pub(super) fn unique_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Stri
 }
 
 /// A row as an object, columns in order.
-pub fn json_row(names: &[String], columns: &[Column], values: impl Iterator<Item = Value>, zone: Zone) -> String {
+pub fn json_row(
+    names: &[String],
+    columns: &[Column],
+    values: impl Iterator<Item = Value>,
+    zone: Zone,
+) -> String {
     let mut text = String::from("{");
     for ((name, column), value) in names.iter().zip(columns).zip(values) {
         if text.len() > 1 {

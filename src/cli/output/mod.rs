@@ -10,7 +10,7 @@ use arrow::array::RecordBatch;
 use client::{Column, value_at};
 use model::Zone;
 
-pub use json::{json_row, json_string};
+pub use json::{json_row, json_string, unique_names};
 use table::Table;
 pub use text::{Style, cell};
 
@@ -59,7 +59,7 @@ impl<W: Write> Printer<W> {
     /// # Errors
     /// Of writing.
     pub fn begin(&mut self, columns: &[Column]) -> io::Result<()> {
-        self.names = json::unique_names(columns.iter().map(|column| column.name.as_str()));
+        self.names = unique_names(columns.iter().map(|column| column.name.as_str()));
         self.row = 0;
         match self.format {
             Format::Table => self.table = Table::new(columns, self.live),
@@ -78,7 +78,8 @@ impl<W: Write> Printer<W> {
         for row in 0..batch.num_rows() {
             self.row += 1;
             let values = batch.columns().iter().map(|array| value_at(array, row));
-            let cells = |style| columns.iter().zip(values.clone()).map(move |(c, v)| cell(&v, c, zone, style));
+            let cells =
+                |style| columns.iter().zip(values.clone()).map(move |(c, v)| cell(&v, c, zone, style));
             match self.format {
                 Format::Table => {
                     let cells = cells(Style::Plain).collect();
@@ -246,7 +247,9 @@ mod tests {
 
     #[test]
     fn statements_without_rows_say_so_in_json_only() {
-        for (format, expected) in [(Format::Json, "{\"affected_rows\":5}\n"), (Format::Csv, ""), (Format::Table, "")] {
+        for (format, expected) in
+            [(Format::Json, "{\"affected_rows\":5}\n"), (Format::Csv, ""), (Format::Table, "")]
+        {
             let mut printer = Printer::new(Vec::new(), format, Zone::UTC);
             printer.affected(5).unwrap();
             assert_eq!(String::from_utf8(printer.out().clone()).unwrap(), expected);

@@ -42,7 +42,12 @@ impl Completer for SqlHelper {
 /// Where the word before the cursor starts and what it may become. Keywords follow the case that was begun.
 fn candidates(before: &str, names: &[String]) -> (usize, Vec<String>) {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '`' || c == '\\';
-    let start = before.char_indices().rev().take_while(|(_, c)| is_part(*c)).last().map_or(before.len(), |(at, _)| at);
+    let start = before
+        .char_indices()
+        .rev()
+        .take_while(|(_, c)| is_part(*c))
+        .last()
+        .map_or(before.len(), |(at, _)| at);
     let word = before.get(start..).unwrap_or("");
     let bare = word.trim_start_matches('`');
     if bare.is_empty() {
@@ -51,7 +56,9 @@ fn candidates(before: &str, names: &[String]) -> (usize, Vec<String>) {
     let begins = |name: &str| name.get(..bare.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(bare));
     let lower = bare.chars().all(|c| !c.is_uppercase());
     let keyword = |word: &str| if lower { word.to_lowercase() } else { word.to_owned() };
-    let name = |name: &String| if word.starts_with('`') || !is_plain(name) { format!("`{name}`") } else { name.clone() };
+    let name = |name: &String| {
+        if word.starts_with('`') || !is_plain(name) { format!("`{name}`") } else { name.clone() }
+    };
     let mut found: Vec<_> = names.iter().filter(|n| begins(n)).map(name).collect();
     if !word.starts_with('`') {
         found.extend(KEYWORDS.split_whitespace().filter(|w| begins(w)).map(keyword));
@@ -82,7 +89,10 @@ mod tests {
     #[test]
     fn names_and_keywords_complete() {
         let names = ["meters".to_owned(), "Meters2".to_owned(), "power".to_owned(), "table".to_owned()];
-        assert_eq!(candidates("select * from me", &names), (14, vec!["`Meters2`".into(), "meters".into(), "meta".into()]));
+        assert_eq!(
+            candidates("select * from me", &names),
+            (14, vec!["`Meters2`".into(), "meters".into(), "meta".into()])
+        );
         assert_eq!(candidates("SEL", &names), (0, vec!["SELECT".into()]));
         assert_eq!(candidates("sel", &names), (0, vec!["select".into()]));
         assert_eq!(candidates("select `M", &names).1, ["`Meters2`", "`meters`"]);

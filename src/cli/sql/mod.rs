@@ -18,10 +18,12 @@ use split::statements;
 
 /// `tidemark sql`.
 #[derive(Debug, Args)]
-#[command(after_help = "Without -s and -f statements are read from the terminal, or from what is piped in. End them \
+#[command(
+    after_help = "Without -s and -f statements are read from the terminal, or from what is piped in. End them \
                         with `;`, or with `\\G` for one value a line.\n\n\
                         tidemark sql -d power -s 'SELECT count(*) FROM meters'\n\
-                        tidemark sql -f schema.sql && tidemark sql -s 'SHOW DATABASES' -o json")]
+                        tidemark sql -f schema.sql && tidemark sql -s 'SHOW DATABASES' -o json"
+)]
 pub struct SqlArgs {
     /// Server and user
     #[command(flatten)]
@@ -77,9 +79,9 @@ pub(super) async fn run(args: SqlArgs) -> Result<ExitCode> {
 
 fn read_stdin() -> Result<String> {
     let mut text = String::new();
-    io::stdin().read_to_string(&mut text).map_err(|e| {
-        Error::text(Code::Io, format!("cannot read statements from stdin: {e}")).caused_by(e)
-    })?;
+    io::stdin()
+        .read_to_string(&mut text)
+        .map_err(|e| Error::text(Code::Io, format!("cannot read statements from stdin: {e}")).caused_by(e))?;
     Ok(text)
 }
 

@@ -108,7 +108,9 @@ fn holds_password(line: &str) -> bool {
 /// Names may be others after anything else.
 fn only_reads(statement: &str) -> bool {
     let first = statement.split_whitespace().next().unwrap_or_default();
-    ["select", "show", "describe", "desc", "explain", "insert", "delete"].iter().any(|w| w.eq_ignore_ascii_case(first))
+    ["select", "show", "describe", "desc", "explain", "insert", "delete"]
+        .iter()
+        .any(|w| w.eq_ignore_ascii_case(first))
 }
 
 #[cfg(test)]

@@ -24,7 +24,11 @@ pub(super) struct Runner {
 
 impl Runner {
     /// Runs a statement to its end, or until Ctrl-C cancels it.
-    pub(super) async fn execute<W: Write>(&mut self, statement: &Statement, printer: &mut Printer<W>) -> Result<()> {
+    pub(super) async fn execute<W: Write>(
+        &mut self,
+        statement: &Statement,
+        printer: &mut Printer<W>,
+    ) -> Result<()> {
         if let Some(words) = subscribe::words(&statement.text) {
             return subscribe::run(&words, &self.connect, self.zone, printer.out(), &mut self.signals).await;
         }
@@ -71,7 +75,11 @@ fn rows(count: u64) -> String {
 }
 
 /// Prints batches as they come. A person who waits sees how many have come so far.
-async fn print<W: Write>(result: &mut QueryResult, printer: &mut Printer<W>, interactive: bool) -> Result<()> {
+async fn print<W: Write>(
+    result: &mut QueryResult,
+    printer: &mut Printer<W>,
+    interactive: bool,
+) -> Result<()> {
     if !result.has_rows() {
         return printer.affected(result.affected_rows()).map_err(output_failed);
     }

@@ -117,10 +117,10 @@ mod tests {
     #[test]
     fn terminators_count_outside_of_quotes_and_comments_only() {
         assert_eq!(texts("a; b ;\n;c"), ["a", "b", "c"]);
-        assert_eq!(texts("insert into t values ('a;b\\';', \";\"); x"), [
-            "insert into t values ('a;b\\';', \";\")",
-            "x"
-        ]);
+        assert_eq!(
+            texts("insert into t values ('a;b\\';', \";\"); x"),
+            ["insert into t values ('a;b\\';', \";\")", "x"]
+        );
         assert_eq!(texts("select `a;``b`; y"), ["select `a;``b`", "y"]);
         assert_eq!(texts("a -- no; really\n; b"), ["a -- no; really", "b"]);
         assert_eq!(texts("a /* ; */; b"), ["a /* ; */", "b"]);

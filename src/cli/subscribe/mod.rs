@@ -37,10 +37,12 @@ pub enum Commit {
 
 /// `tidemark subscribe`.
 #[derive(Debug, Args)]
-#[command(after_help = "Ends at --limit, at --timeout, or with Ctrl-C, after a commit unless --commit never. Messages are \
+#[command(
+    after_help = "Ends at --limit, at --timeout, or with Ctrl-C, after a commit unless --commit never. Messages are \
                         committed whole: what the last one holds beyond --limit is not shown to the group again.\n\n\
                         tidemark subscribe alarms -g mail --from earliest --limit 10\n\
-                        tidemark subscribe alarms -g look --commit never -o table")]
+                        tidemark subscribe alarms -g look --commit never -o table"
+)]
 pub struct SubscribeArgs {
     /// Topic, as CREATE TOPIC named it
     #[arg(value_name = "TOPIC")]

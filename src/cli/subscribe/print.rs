@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use client::{Block, Column, Message};
 use model::Zone;
 
-use crate::cli::output::{Format, Printer, json_row, json_string};
+use crate::cli::output::{Format, Printer, json_row, json_string, unique_names};
 
 /// How rows are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -36,7 +36,12 @@ impl<W: Write> RowPrinter<W> {
     }
 
     /// Prints a message's events, if wanted, and rows, as many as are `left`.
-    pub(super) fn message(&mut self, message: &Message, events: bool, left: &mut Option<u64>) -> io::Result<()> {
+    pub(super) fn message(
+        &mut self,
+        message: &Message,
+        events: bool,
+        left: &mut Option<u64>,
+    ) -> io::Result<()> {
         if let Some(json) = message.json().filter(|_| events) {
             self.event(message, json)?;
         }
@@ -67,8 +72,9 @@ impl<W: Write> RowPrinter<W> {
 
     fn block(&mut self, message: &Message, block: &Block, rows: usize) -> io::Result<()> {
         if self.format == RowFormat::Json {
-            let names: Vec<_> = block.columns().iter().map(|column| column.name.clone()).collect();
-            let table = block.table().map(|table| format!(",\"table\":{}", json_string(table))).unwrap_or_default();
+            let names = unique_names(block.columns().iter().map(|column| column.name.as_str()));
+            let table =
+                block.table().map(|table| format!(",\"table\":{}", json_string(table))).unwrap_or_default();
             let head = format!("{{{},\"version\":{}{table},\"row\":", place(message), message.offset());
             for row in block.rows().take(rows) {
                 let row = json_row(&names, block.columns(), row.values(), self.zone);

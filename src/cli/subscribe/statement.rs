@@ -133,7 +133,9 @@ pub(in crate::cli) async fn run(
         Parsed::Usage => return say(USAGE),
         Parsed::Wrong(text) => {
             say(&text)?;
-            return Err(Error::text(Code::SubscribeOptionInvalid, "group_id is required").hint("use -g <group_id>"));
+            return Err(
+                Error::text(Code::SubscribeOptionInvalid, "group_id is required").hint("use -g <group_id>")
+            );
         }
         Parsed::Run(wanted) => wanted,
     };
@@ -143,10 +145,11 @@ pub(in crate::cli) async fn run(
         say(&format!("Error: failed to set auto.offset.reset to '{}'", wanted.offset))?;
         return Err(error.into());
     }
-    let made = match config.set("group.id", &wanted.group).and_then(|()| config.set("client.id", &wanted.client)) {
-        Ok(()) => Consumer::new(config).await,
-        Err(error) => Err(error.into()),
-    };
+    let made =
+        match config.set("group.id", &wanted.group).and_then(|()| config.set("client.id", &wanted.client)) {
+            Ok(()) => Consumer::new(config).await,
+            Err(error) => Err(error.into()),
+        };
     let consumer = match made {
         Ok(consumer) => consumer,
         Err(error) => {
@@ -155,7 +158,9 @@ pub(in crate::cli) async fn run(
         }
     };
     let Wanted { topic, group, offset, .. } = &wanted;
-    say(&format!("Subscribing to topic [{topic}], group [{group}], offset [{offset}] ...\nPress Ctrl+C to stop.\n"))?;
+    say(&format!(
+        "Subscribing to topic [{topic}], group [{group}], offset [{offset}] ...\nPress Ctrl+C to stop.\n"
+    ))?;
     let subscribed = tokio::select! {
         subscribed = consumer.subscribe([topic.as_str()]) => subscribed,
         () = signals.next() => return consumer.close().await,
@@ -169,12 +174,20 @@ pub(in crate::cli) async fn run(
         shown = show(&wanted, &consumer, zone, out, &mut total) => shown,
         () = signals.next() => Ok(()),
     };
-    writeln!(out, "\nUnsubscribed. Total rows received: {total}").and_then(|()| out.flush()).map_err(output_failed)?;
+    writeln!(out, "\nUnsubscribed. Total rows received: {total}")
+        .and_then(|()| out.flush())
+        .map_err(output_failed)?;
     let closed = consumer.close().await;
     shown.and(closed)
 }
 
-async fn show(wanted: &Wanted, consumer: &Consumer, zone: Zone, out: &mut impl Write, total: &mut u64) -> Result<()> {
+async fn show(
+    wanted: &Wanted,
+    consumer: &Consumer,
+    zone: Zone,
+    out: &mut impl Write,
+    total: &mut u64,
+) -> Result<()> {
     let mut printer = RowPrinter::new(out, RowFormat::Table, zone);
     let mut left = wanted.rows;
     loop {
