@@ -24,3 +24,6 @@ pub use propose::{
     StableDdl, TableChange, TopicDdl, WriteOutcome, WriteRequest,
 };
 pub use vnode::{GroupOffsets, PendingWrite, Vnode, VnodeCounts, VnodeOptions, VnodePositions};
+
+#[cfg(test)]
+mod tests;

@@ -53,6 +53,18 @@ pub struct VnodePositions {
 }
 
 impl VnodePositions {
+    /// Whether they stand in the order that `docs/positions.md` draws.
+    #[must_use]
+    pub fn check(&self) -> bool {
+        let checkpoint = self.checkpoint.unwrap_or_default();
+        self.floor <= self.checkpoint
+            && self.retained <= checkpoint.next()
+            && checkpoint <= self.applied
+            && self.applied <= self.committed
+            && self.committed <= self.appended
+            && self.durable.is_none_or(|durable| durable <= self.appended)
+    }
+
     /// Version after the last one that consumers can read: what they call the end of the log.
     #[must_use]
     pub fn end(&self) -> Version {
@@ -335,15 +347,14 @@ impl Vnode {
     pub fn positions(&self) -> VnodePositions {
         let checkpoint = self.checkpoints.last();
         let group = self.group.positions();
-        let of = |version: wal::Version| Version(version.get());
         VnodePositions {
-            retained: of(group.first),
+            retained: group.first,
             checkpoint,
-            floor: group.floor.map(of),
-            durable: group.durable.map(of),
-            applied: of(group.applied),
-            committed: of(group.committed),
-            appended: of(group.appended),
+            floor: group.floor,
+            durable: group.durable,
+            applied: group.applied,
+            committed: group.committed,
+            appended: group.appended,
         }
     }
 

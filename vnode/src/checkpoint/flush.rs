@@ -25,7 +25,7 @@ impl Checkpoints {
     pub(crate) async fn flush(&self, vnode: &Vnode) -> Result<()> {
         let mut jobs = self.flushing.lock().await;
         let taken = vnode.proposer.at_rest(|| take(vnode, &mut jobs)).await??;
-        let applied = taken.header.raft.applied.map(|applied| Version(applied.version.get()));
+        let applied = taken.header.raft.applied.map(|applied| applied.version);
         if applied == self.last() {
             vnode.state.write().still_dirty(taken.dirty);
         } else {
@@ -84,7 +84,7 @@ impl Checkpoints {
         if retained.segments > 0 {
             let (vgroup, first) = (vnode.vgroup(), retained.first);
             tracing::info!(%vgroup, segments = retained.segments, bytes = retained.bytes, %first, "log segments deleted");
-            state.prune(Version(first.get()));
+            state.prune(first);
         }
         state.store.expire(first_kept);
         Ok(())

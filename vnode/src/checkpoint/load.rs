@@ -73,7 +73,7 @@ impl Loading {
         }
         let Header { raft, manifest, received_ns, next_table, .. } = header;
         let store = self.store(manifest)?;
-        let applied = raft.applied.map(|applied| Version(applied.version.get()));
+        let applied = raft.applied.map(|applied| applied.version);
         let mut state = VnodeState::new(store, applied.unwrap_or_default(), received_ns, next_table);
         match file.load(&mut state) {
             Ok(()) => Ok(Loaded { state, checkpoint: Some(raft), checkpoints: Checkpoints::new(file, applied) }),

@@ -8,8 +8,6 @@ mod flush;
 mod load;
 mod snapshot;
 
-#[cfg(test)]
-mod tests;
 
 use model::Version;
 use parking_lot::Mutex;

@@ -52,7 +52,7 @@ struct Sight {
 
 impl Core {
     pub(super) fn new(log: Log, request: SubscribeRequest, position: Version) -> Self {
-        let reader = log.wal.reader(wal::Version(position.0));
+        let reader = log.wal.reader(position);
         Self {
             log,
             request,
@@ -172,7 +172,7 @@ impl Core {
     /// The record at the position, as the topic shows it.
     fn next(&mut self, topic: &Compiled) -> Result<Option<Seen>> {
         loop {
-            self.reader.seek(wal::Version(self.position.0));
+            self.reader.seek(self.position);
             let record = match self.reader.next() {
                 Ok(Some(record)) => record,
                 Ok(None) => return Ok(None),
@@ -183,7 +183,7 @@ impl Core {
                 }
                 Err(e) => return Err(of_wal(e)),
             };
-            let version = Version(record.version.get());
+            let version = record.version;
             if !record.kind.is_for_consumers() {
                 return Ok(Some(Seen { version, shown: Shown::Nothing }));
             }
@@ -200,7 +200,7 @@ impl Core {
 
     /// What retention has taken is passed over, and told with the next batch.
     fn move_up(&mut self) {
-        let first = Version(self.log.wal.first_version().get());
+        let first = self.log.wal.first_version();
         if self.position < first {
             let from = self.skipped.map_or(self.position, |(from, _)| from);
             let (group, topic) = (&self.request.group, self.request.topic);
@@ -211,7 +211,7 @@ impl Core {
     }
 
     fn range(&self, end: Version) -> Range {
-        let first = Version(self.log.wal.first_version().get());
+        let first = self.log.wal.first_version();
         Range { position: self.position, first, end }
     }
 

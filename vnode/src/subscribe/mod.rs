@@ -16,8 +16,6 @@ mod meta;
 mod rows;
 mod types;
 
-#[cfg(test)]
-mod tests;
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,7 +34,7 @@ use crate::vnode::Vnode;
 pub struct Subscription {
     vnode: Arc<Vnode>,
     core: Core,
-    applied: watch::Receiver<wal::Version>,
+    applied: watch::Receiver<Version>,
     closing: watch::Receiver<bool>,
 }
 
@@ -82,7 +80,7 @@ impl Subscription {
     /// the next record changes. Safe to drop and call again.
     pub async fn ready(&mut self) {
         loop {
-            let applied = Version(self.applied.borrow_and_update().get());
+            let applied = *self.applied.borrow_and_update();
             if applied > self.core.seen() || *self.closing.borrow_and_update() {
                 return;
             }

@@ -108,7 +108,7 @@ fn bytes_on_disk_stay() {
     expected.extend_from_slice(&[1, 0, 0, 1]); // affected rows, flags, no tables made, one block
     expected.extend_from_slice(&[7, 1, 1]); // owner, schema version, complete
     expected.extend_from_slice(&[4, 2, 2, 2, 2]); // columns 1, 2, 3, 4
-    expected.extend_from_slice(&[1, 0xc0, 0xee, 0x6d, 0x80, 0x80, 0x80, 0x80, 0x01, 1]); // one run of one row
+    expected.extend_from_slice(&[1, 0xc0, 0xee, 0xed, 0x80, 0x80, 0x80, 0x01, 1]); // one run of one row
     expected.extend_from_slice(&44_u32.to_le_bytes());
     assert_eq!(body[..expected.len()], expected[..]);
     assert_eq!(body.len(), 64 + 44);
