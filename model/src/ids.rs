@@ -60,10 +60,38 @@ id! {
 }
 
 impl Version {
-    /// The version after this one.
+    /// The lowest version there can be.
+    pub const ZERO: Self = Self(0);
+
+    /// The plain number.
     #[must_use]
-    pub fn next(self) -> Self {
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The version that follows. Saturates at the end of the number space, which no log can reach: the writer refuses
+    /// to append there.
+    #[must_use]
+    pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
+    }
+
+    /// The version before this one, none before version 0.
+    #[must_use]
+    pub const fn prev(self) -> Option<Self> {
+        match self.0.checked_sub(1) {
+            Some(version) => Some(Self(version)),
+            None => None,
+        }
+    }
+
+    /// The version `count` further on, none where the number space ends.
+    #[must_use]
+    pub const fn checked_add(self, count: u64) -> Option<Self> {
+        match self.0.checked_add(count) {
+            Some(version) => Some(Self(version)),
+            None => None,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Code, Error, Result};
+use model::{Code, Error, Result, Version};
 use openraft::EmptyNode;
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +73,7 @@ fn decode_members<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<T> {
 
 /// The position that a log id names.
 pub(crate) fn position_of(id: &LogId) -> LogPosition {
-    LogPosition { version: wal::Version(id.index), term: id.leader_id.term }
+    LogPosition { version: Version(id.index), term: id.leader_id.term }
 }
 
 /// Two numbers under a magic one, checked: magic (8), first (8), second (8), CRC-32 of the 24 bytes before (4).
@@ -133,7 +133,7 @@ pub(crate) fn encode_floor(floor: &LogId) -> [u8; PAIR_BYTES] {
 
 /// Reads a `floor` file.
 pub(crate) fn decode_floor(bytes: &[u8]) -> Result<LogId> {
-    decode_pair(FLOOR_MAGIC, "floor", bytes).map(|(version, term)| log_id(wal::Version(version), term))
+    decode_pair(FLOOR_MAGIC, "floor", bytes).map(|(version, term)| log_id(Version(version), term))
 }
 
 #[cfg(test)]
@@ -146,7 +146,7 @@ mod tests {
         let nodes: BTreeSet<u64> = [1, 2, 3, 300, 4].into();
         let membership = Membership::new(voters, nodes);
         assert_eq!(decode_membership(&encode_membership(&membership)?)?, membership);
-        for at in [None, Some(log_id(wal::Version(7), 3))] {
+        for at in [None, Some(log_id(Version(7), 3))] {
             let stored = StoredMembership::new(at, membership.clone());
             assert_eq!(decode_stored_membership(&encode_stored_membership(&stored)?)?, stored);
         }
@@ -167,7 +167,7 @@ mod tests {
     fn vote_and_floor_round_trip_and_see_every_flipped_bit() -> Result<()> {
         let vote = Vote::new(u64::MAX, 17);
         assert_eq!(decode_vote(&encode_vote(&vote))?, vote);
-        let floor = log_id(wal::Version(9), 2);
+        let floor = log_id(Version(9), 2);
         let bytes = encode_floor(&floor);
         assert_eq!(decode_floor(&bytes)?, floor);
         for bit in 0..bytes.len() * 8 {

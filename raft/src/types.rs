@@ -1,5 +1,6 @@
 //! openraft's types, filled in. The aliases are what the rest of the crate says.
 
+use model::Version;
 use openraft::impls::{EmptyNode, TokioRuntime};
 
 use crate::entry::{Answer, Command, Entry};
@@ -38,6 +39,6 @@ pub(crate) type StorageError = openraft::StorageError<u64>;
 pub(crate) type StorageIOError = openraft::StorageIOError<u64>;
 
 /// The id of the record at `version` that a leader of `term` proposed.
-pub(crate) fn log_id(version: wal::Version, term: u64) -> LogId {
+pub(crate) fn log_id(version: Version, term: u64) -> LogId {
     LogId::new(openraft::CommittedLeaderId::new(term, 0), version.get())
 }

@@ -58,7 +58,6 @@ mod shared;
 pub mod sim;
 mod turn;
 mod verify;
-mod version;
 mod writer;
 
 pub use batch::record_bytes;
@@ -74,4 +73,4 @@ pub use reader::{Reader, WalReader};
 pub use record::{NewRecord, Record, SchemaBlock, SchemaKey};
 pub use retention::Retention;
 pub use verify::{Dump, Dumped, SegmentReport, SegmentState, dump, verify};
-pub use version::Version;
+pub use model::Version;

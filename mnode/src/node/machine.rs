@@ -51,7 +51,7 @@ impl Machine {
     }
 
     /// What became of the proposal that got this version.
-    pub(super) fn take_outcome(&mut self, version: wal::Version) -> Result<Outcome> {
+    pub(super) fn take_outcome(&mut self, version: Version) -> Result<Outcome> {
         self.outcomes
             .remove(&version.get())
             .ok_or_else(|| Error::internal(format_args!("outcome is no longer known version={version}")))
@@ -71,7 +71,7 @@ impl raft::StateMachine for Machine {
                 return;
             }
         };
-        let events = self.state.apply(Version(record.version.get()), &command, record.time_ns);
+        let events = self.state.apply(record.version, &command, record.time_ns);
         debug!(version = %record.version, events = events.len(), "applied");
         self.outcomes.insert(record.version.get(), Outcome::of(&events));
         while self.outcomes.len() > OUTCOMES_MAX {

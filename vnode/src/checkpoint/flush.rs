@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Code, Error, Result, TableSchema, TableUid, Version};
+use model::{Code, Error, Result, TableSchema, TableUid};
 use parking_lot::RwLock;
 use wal::Retention;
 

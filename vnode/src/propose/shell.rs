@@ -52,7 +52,7 @@ pub(crate) struct Flight {
 impl Flight {
     pub(crate) async fn landed(self) -> Result<Version> {
         match self.pending.await {
-            Ok(version) => Ok(Version(version.get())),
+            Ok(version) => Ok(version),
             Err(e) => {
                 self.suspect.store(true, Ordering::Release);
                 Err(e)

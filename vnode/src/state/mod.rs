@@ -327,6 +327,6 @@ impl VnodeState {
 
 impl raft::StateMachine for VnodeState {
     fn apply(&mut self, record: &wal::Record) {
-        self.apply_record(Version(record.version.get()), record.time_ns, record.kind, &record.body);
+        self.apply_record(record.version, record.time_ns, record.kind, &record.body);
     }
 }
