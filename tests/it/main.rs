@@ -3,6 +3,7 @@
 mod assignment;
 mod bad_input;
 mod crash;
+mod full_disk;
 mod lifecycle;
 mod offsets;
 mod push;

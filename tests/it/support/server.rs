@@ -18,6 +18,8 @@ pub struct Server {
     grpc: String,
     dir: Arc<TempDir>,
     args: Vec<String>,
+    /// Largest file that the server may write, in 512-byte blocks.
+    file_blocks_max: Option<u32>,
 }
 
 impl Server {
@@ -30,8 +32,13 @@ impl Server {
     pub fn start_with(args: &[&str]) -> Self {
         let dir = Arc::new(tempfile::tempdir().expect("a temporary folder"));
         let args: Vec<_> = args.iter().map(|&a| a.to_owned()).collect();
-        let (child, grpc) = spawn(&dir.path().join("data"), &args).expect("the server starts");
-        Self { child, grpc, dir, args }
+        let (child, grpc) = spawn(&dir.path().join("data"), &args, None).expect("the server starts");
+        Self { child, grpc, dir, args, file_blocks_max: None }
+    }
+
+    /// From the next start on no file may grow beyond so many 512-byte blocks: what a full disk looks like to a process.
+    pub fn limit_files(&mut self, blocks: Option<u32>) {
+        self.file_blocks_max = blocks;
     }
 
     /// The gRPC address, `127.0.0.1:PORT`.
@@ -69,7 +76,7 @@ impl Server {
 
     /// Starts again in the same folder, on a new port, after [`Self::kill`] or [`Self::terminate`].
     pub fn start_again(&mut self) {
-        (self.child, self.grpc) = spawn(&self.data_dir(), &self.args).expect("the server starts again");
+        (self.child, self.grpc) = spawn(&self.data_dir(), &self.args, self.file_blocks_max).expect("the server starts again");
     }
 
     /// SIGKILL and a new start where the clients expect it, so that they find it again by themselves.
@@ -77,12 +84,12 @@ impl Server {
         self.kill();
         let mut args = self.args.clone();
         args.extend(["--grpc".to_owned(), self.grpc.clone()]);
-        (self.child, self.grpc) = spawn(&self.data_dir(), &args).expect("the server starts again");
+        (self.child, self.grpc) = spawn(&self.data_dir(), &args, self.file_blocks_max).expect("the server starts again");
     }
 
     /// Like [`Self::start_again`], but hands back what it said when it does not start.
     pub fn try_start_again(&mut self) -> Result<(), String> {
-        (self.child, self.grpc) = spawn(&self.data_dir(), &self.args)?;
+        (self.child, self.grpc) = spawn(&self.data_dir(), &self.args, self.file_blocks_max)?;
         Ok(())
     }
 
@@ -119,9 +126,19 @@ pub fn tidemark() -> Command {
 }
 
 /// Starts a server and waits for its ready line; `Err` is what it wrote to stderr when it ended before that.
-fn spawn(data_dir: &Path, args: &[String]) -> Result<(Child, String), String> {
+fn spawn(data_dir: &Path, args: &[String], file_blocks_max: Option<u32>) -> Result<(Child, String), String> {
     let grpc: &[&str] = if args.iter().any(|a| a == "--grpc") { &[] } else { &["--grpc", "127.0.0.1:0"] };
-    let mut child = tidemark()
+    let mut command = match file_blocks_max {
+        None => tidemark(),
+        Some(blocks) => {
+            // The shell sets the limit and becomes the server.
+            let mut shell = Command::new("sh");
+            shell.arg("-c").arg(format!("ulimit -f {blocks}; exec \"$0\" \"$@\""));
+            shell.arg(env!("CARGO_BIN_EXE_tidemark"));
+            shell
+        }
+    };
+    let mut child = command
         .args(["serve", "--data-dir"])
         .arg(data_dir)
         .args(grpc)
