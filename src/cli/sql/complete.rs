@@ -91,7 +91,7 @@ mod tests {
         let names = ["meters".to_owned(), "Meters2".to_owned(), "power".to_owned(), "table".to_owned()];
         assert_eq!(
             candidates("select * from me", &names),
-            (14, vec!["`Meters2`".into(), "meters".into(), "meta".into()])
+            (14, vec!["`Meters2`".into(), "meta".into(), "meters".into()])
         );
         assert_eq!(candidates("SEL", &names), (0, vec!["SELECT".into()]));
         assert_eq!(candidates("sel", &names), (0, vec!["select".into()]));
