@@ -1,6 +1,7 @@
 //! The shells of consumer and writer against a server that does little more than answer: what breaks and mends is the
 //! connection, not the data.
 #![allow(missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests stand outside of them")]
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

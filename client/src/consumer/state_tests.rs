@@ -13,6 +13,9 @@ use super::state::{Event, Key, LogRange, Outgoing, Received, Request, Settings, 
 
 const TOPIC: u64 = 7;
 
+/// Name, id, and vgroups with their epochs.
+type Assigned<'a> = (&'a str, u64, &'a [(u32, u64)]);
+
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
@@ -67,8 +70,8 @@ impl Rig {
         self.assign_topics(true, &[("t", TOPIC, vgroups)]);
     }
 
-    fn assign_topics(&mut self, ready: bool, topics: &[(&str, u64, &[(u32, u64)])]) {
-        let topic = |(name, id, vgroups): &(&str, u64, &[(u32, u64)])| v1::AssignedTopic {
+    fn assign_topics(&mut self, ready: bool, topics: &[Assigned<'_>]) {
+        let topic = |(name, id, vgroups): &Assigned<'_>| v1::AssignedTopic {
             id: *id,
             name: (*name).to_owned(),
             database: "d".into(),
