@@ -129,3 +129,18 @@ async fn killed_between_delivery_and_commit() {
     assert_eq!(values(&drain(&consumer, QUIET).await), [1, 2, 3], "from the commit, which the kill did not take");
     consumer.close().await.expect("close");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn seeking_again_and_again_does_not_use_up_the_flow() {
+    let (_server, connection) = start().await;
+    write(&connection, 0..40).await;
+    let consumer = subscribed(&connection, "g", "earliest").await;
+    let first = consumer.poll(QUIET).await.expect("poll").expect("a message");
+    // Each seek stops a reader in the middle of what it sends.
+    for _ in 0..200 {
+        consumer.seek("t", first.vgroup(), first.next()).expect("seek");
+        let message = consumer.poll(QUIET).await.expect("poll").expect("a message");
+        assert_eq!(values(&[message]), [1]);
+    }
+    consumer.close().await.expect("close");
+}

@@ -186,10 +186,11 @@ impl Reader {
             let now_ns = opened.engine.clock().now_ns();
             match subscription.read(now_ns.saturating_add(opened.fetch_max_wait_ns))? {
                 Read::Batch(batch) => {
-                    credit.forget();
                     told = None;
                     self.pace(&batch).await;
                     self.send_batch(*batch).await?;
+                    // Spent once sent: a reader that is stopped before gives it back.
+                    credit.forget();
                 }
                 Read::Timeout(range) => self.tell(range, &mut told).await?,
                 Read::CaughtUp(range) => {
