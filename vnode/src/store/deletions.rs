@@ -29,9 +29,8 @@ impl Deletions {
         self.dropped_owners.retain(|_, version| *version > since);
         for (owner, tables) in &mut self.dropped {
             let held = |table: TableUid| {
-                metas().any(|meta| {
-                    meta.owner == *owner && meta.first_table <= table && table <= meta.last_table
-                })
+                metas()
+                    .any(|meta| meta.owner == *owner && meta.first_table <= table && table <= meta.last_table)
             };
             if tables.iter().any(|(table, version)| *version <= since && !held(*table)) {
                 Arc::make_mut(tables).retain(|table, version| *version > since || held(*table));
@@ -44,11 +43,9 @@ impl Deletions {
     pub(super) fn of(&self, owner: TableUid, time: TimeRange) -> OwnerDeletions {
         let mut found = OwnerDeletions::default();
         for tombstone in self.tombstones.iter().filter(|t| t.owner == owner) {
-            let range = TimeRange {
-                first: tombstone.first_tick,
-                last_inclusive: tombstone.last_tick_inclusive,
-            }
-            .intersect(time);
+            let range =
+                TimeRange { first: tombstone.first_tick, last_inclusive: tombstone.last_tick_inclusive }
+                    .intersect(time);
             if range.is_empty() {
                 continue;
             }

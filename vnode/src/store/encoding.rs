@@ -97,9 +97,9 @@ pub(super) fn column_writers(
         let path = ColumnPath::from(field.name().as_str());
         builder = match choice {
             Choice::Dictionary => builder.set_column_dictionary_enabled(path, true),
-            Choice::Plain(encoding) => {
-                builder.set_column_dictionary_enabled(path.clone(), false).set_column_encoding(path, *encoding)
-            }
+            Choice::Plain(encoding) => builder
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_encoding(path, *encoding),
         };
     }
     let file = SerializedFileWriter::new(std::io::sink(), Arc::clone(root), Arc::new(builder.build()))?;

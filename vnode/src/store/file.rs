@@ -61,7 +61,8 @@ impl DataFile {
     /// Reads the whole file and compares its checksum.
     pub(super) fn verify(&self) -> Result<()> {
         self.check()?;
-        let file = self.disk.open(&self.path, Access::Read).map_err(|e| io_error("opening", &self.path, e))?;
+        let file =
+            self.disk.open(&self.path, Access::Read).map_err(|e| io_error("opening", &self.path, e))?;
         let mut hasher = crc32fast::Hasher::new();
         let mut buffer = vec![0; 1 << 20];
         let mut offset = 0;
@@ -135,7 +136,9 @@ impl OpenFile {
                 Some(FIELD_TBNAME) => {}
                 Some(FIELD_PRESENCE) => presence_leaf = Some(leaf),
                 Some(id) => {
-                    let id = u16::try_from(id).map(ColumnId).map_err(|_| damaged(path, format!("field id {id}")))?;
+                    let id = u16::try_from(id)
+                        .map(ColumnId)
+                        .map_err(|_| damaged(path, format!("field id {id}")))?;
                     leaves.insert(id, leaf);
                     column_ids.push(id);
                 }
@@ -162,7 +165,8 @@ fn read_table_index(
     let pairs = metadata.metadata().file_metadata().key_value_metadata().ok_or_else(missing)?;
     let place = pairs.iter().find(|pair| pair.key == table_index::KEY).and_then(|pair| pair.value.as_deref());
     let mut numbers = place.ok_or_else(missing)?.split(',').map(str::parse::<u64>);
-    let (Some(Ok(offset)), Some(Ok(length)), Some(Ok(checksum))) = (numbers.next(), numbers.next(), numbers.next())
+    let (Some(Ok(offset)), Some(Ok(length)), Some(Ok(checksum))) =
+        (numbers.next(), numbers.next(), numbers.next())
     else {
         return Err(missing());
     };

@@ -9,9 +9,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use model::{ColumnId, Result, TableUid, Version};
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{
-    ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
-};
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection};
 
 use super::deletions::OwnerDeletions;
 use super::error::damaged;
@@ -143,7 +141,8 @@ impl FileSource {
             Some(reader) => reader,
             None => Reader(self.reader()?),
         };
-        let batch = reader.0.next().ok_or_else(|| damaged(&self.file.path, "fewer rows than its index says"))?;
+        let batch =
+            reader.0.next().ok_or_else(|| damaged(&self.file.path, "fewer rows than its index says"))?;
         self.reader = Some(reader);
         let batch = batch.map_err(|e| damaged(&self.file.path, "cannot decode rows").caused_by(e))?;
         self.row_set(&batch)
@@ -207,7 +206,12 @@ impl FileSource {
         for wanted in &self.range.projection.columns {
             let array = self.file.leaf(wanted.id).and_then(column);
             if let Some(array) = array.as_ref().filter(|array| *array.data_type() != wanted.data_type) {
-                let what = format!("column id={} type={} expected={}", wanted.id, array.data_type(), wanted.data_type);
+                let what = format!(
+                    "column id={} type={} expected={}",
+                    wanted.id,
+                    array.data_type(),
+                    wanted.data_type
+                );
                 return Err(damaged(&self.file.path, what));
             }
             columns.push(array);

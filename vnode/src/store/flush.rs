@@ -179,7 +179,8 @@ impl OwnerFlush<'_> {
         }
         let at = self.schema.columns.iter().position(|c| c.id == ColumnId::TIMESTAMP);
         let ticks = at.and_then(|at| merged.columns.get(at)).and_then(|array| ticks_of(array));
-        let ticks = ticks.ok_or_else(|| Error::internal(format!("table {} without timestamps", self.owner)))?;
+        let ticks =
+            ticks.ok_or_else(|| Error::internal(format!("table {} without timestamps", self.owner)))?;
         let mut columns = Vec::with_capacity(schema.fields().len());
         columns.push(tbname(&merged.runs, &names)?);
         columns.extend(merged.columns);

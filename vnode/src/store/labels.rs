@@ -77,9 +77,15 @@ pub(crate) fn value_array<'a>(
         DataType::UInt16 => integers::<UInt16Type>(data_type, values),
         DataType::UInt32 => integers::<UInt32Type>(data_type, values),
         DataType::UInt64 => integers::<UInt64Type>(data_type, values),
-        DataType::Timestamp(TimeUnit::Millisecond, _) => integers::<TimestampMillisecondType>(data_type, values),
-        DataType::Timestamp(TimeUnit::Microsecond, _) => integers::<TimestampMicrosecondType>(data_type, values),
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => integers::<TimestampNanosecondType>(data_type, values),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => {
+            integers::<TimestampMillisecondType>(data_type, values)
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            integers::<TimestampMicrosecondType>(data_type, values)
+        }
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            integers::<TimestampNanosecondType>(data_type, values)
+        }
         DataType::Float32 => primitive::<Float32Type>(data_type, values, |value| match value {
             Value::Float(v) => Some(*v),
             _ => None,

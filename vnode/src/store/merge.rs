@@ -70,7 +70,7 @@ impl Merge {
             if self.heads.is_empty() && !self.open_table()? {
                 return Ok(false);
             }
-            if output.rows() >= rows / 2 && self.at_boundary(output) {
+            if output.rows() >= (rows / 2).max(1) && self.at_boundary(output) {
                 break;
             }
             self.step(output, rows)?;
@@ -145,7 +145,8 @@ impl Merge {
             }
             if !self.lanes.is_empty() {
                 let heads = self.lanes.iter().enumerate();
-                self.heads = heads.map(|(number, lane)| Reverse((lane.current.first_tick(), number))).collect();
+                self.heads =
+                    heads.map(|(number, lane)| Reverse((lane.current.first_tick(), number))).collect();
                 return Ok(true);
             }
         }
@@ -185,7 +186,8 @@ impl Merge {
             .map(|lane| (lane.current.rank, Arc::clone(&lane.current.rows), lane.current.start))
             .collect();
         rows.sort_by_key(|(rank, ..)| Reverse(*rank));
-        let newest_first: Vec<(Arc<RowSet>, usize)> = rows.into_iter().map(|(_, set, row)| (set, row)).collect();
+        let newest_first: Vec<(Arc<RowSet>, usize)> =
+            rows.into_iter().map(|(_, set, row)| (set, row)).collect();
         match newest_first.first() {
             Some((set, row)) if set.presence.pattern(*row).is_none() => {
                 let rank = super::rows::Rank { generation: 0, seq: 0 };

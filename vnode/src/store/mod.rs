@@ -130,11 +130,8 @@ impl Store {
             file.check()?;
         }
         let last_version = files.iter().map(|file| file.meta.last_version).max().unwrap_or_default();
-        let deletions = Deletions {
-            tombstones: manifest.tombstones,
-            dropped: manifest.dropped,
-            ..Deletions::default()
-        };
+        let deletions =
+            Deletions { tombstones: manifest.tombstones, dropped: manifest.dropped, ..Deletions::default() };
         Ok(Self {
             options: Arc::new(options),
             disk,
@@ -194,9 +191,11 @@ impl Store {
     pub fn drop_table(&mut self, owner: TableUid, table: TableUid, version: Version) {
         self.note(version);
         let in_memory = self.memtables().any(|memtable| memtable.has_table(owner, table));
-        let in_files = self.files.iter().map(|file| &file.meta).any(|meta| {
-            meta.owner == owner && meta.first_table <= table && table <= meta.last_table
-        });
+        let in_files = self
+            .files
+            .iter()
+            .map(|file| &file.meta)
+            .any(|meta| meta.owner == owner && meta.first_table <= table && table <= meta.last_table);
         if in_memory || in_files {
             let deletions = Arc::make_mut(&mut self.deletions);
             Arc::make_mut(deletions.dropped.entry(owner).or_default()).insert(table, version);

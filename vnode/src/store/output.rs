@@ -8,7 +8,8 @@ use arrow_array::builder::BinaryBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, PrimitiveArray, make_array, new_null_array,
+    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, PrimitiveArray, make_array,
+    new_null_array,
 };
 use arrow_buffer::{BooleanBufferBuilder, NullBufferBuilder, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, TimeUnit};
@@ -67,9 +68,16 @@ type Cell = Option<(u32, u32)>;
 
 #[derive(Clone, Debug)]
 enum Piece {
-    Rows { set: u32, start: usize, len: usize },
+    Rows {
+        set: u32,
+        start: usize,
+        len: usize,
+    },
     /// One row put together from several: its cells begin here.
-    Row { first_cell: usize, pattern: Option<Pattern> },
+    Row {
+        first_cell: usize,
+        pattern: Option<Pattern>,
+    },
 }
 
 /// Pieces of rows on their way into a batch. Neighbouring pieces of one set become one, so that a batch that one block
@@ -99,7 +107,9 @@ impl Output {
         let set = self.number(&segment.rows);
         let len = segment.len();
         match self.pieces.last_mut() {
-            Some(Piece::Rows { set: last, start, len: held }) if *last == set && *start + *held == segment.start => {
+            Some(Piece::Rows { set: last, start, len: held })
+                if *last == set && *start + *held == segment.start =>
+            {
                 *held += len;
             }
             _ => self.pieces.push(Piece::Rows { set, start: segment.start, len }),
@@ -108,7 +118,12 @@ impl Output {
     }
 
     /// Appends the row that several writes of one key come to: `newest_first` are their rows.
-    pub(super) fn push_merged(&mut self, table: TableUid, newest_first: &[(Arc<RowSet>, usize)], columns: usize) {
+    pub(super) fn push_merged(
+        &mut self,
+        table: TableUid,
+        newest_first: &[(Arc<RowSet>, usize)],
+        columns: usize,
+    ) {
         let first_cell = self.cells.len();
         self.cells.resize(first_cell + columns, None);
         let mut supplied = vec![false; columns];
@@ -249,19 +264,19 @@ impl Output {
         let source = |set: u32| arrays.get(set as usize).copied().flatten();
         let mut values: Vec<T::Native> = Vec::with_capacity(self.rows);
         let mut nulls = NullBufferBuilder::new(self.rows);
-        let mut copy = |array: Option<&PrimitiveArray<T>>, start: usize, len: usize| {
-            match array.and_then(|array| Some((array, array.values().get(start..start + len)?))) {
-                None => {
-                    values.resize(values.len() + len, T::Native::default());
-                    nulls.append_n_nulls(len);
-                }
-                Some((array, slice)) => {
-                    values.extend_from_slice(slice);
-                    match array.nulls() {
-                        None => nulls.append_n_non_nulls(len),
-                        Some(held) if len == 1 => nulls.append(held.is_valid(start)),
-                        Some(held) => nulls.append_buffer(&held.slice(start, len)),
-                    }
+        let mut copy = |array: Option<&PrimitiveArray<T>>, start: usize, len: usize| match array
+            .and_then(|array| Some((array, array.values().get(start..start + len)?)))
+        {
+            None => {
+                values.resize(values.len() + len, T::Native::default());
+                nulls.append_n_nulls(len);
+            }
+            Some((array, slice)) => {
+                values.extend_from_slice(slice);
+                match array.nulls() {
+                    None => nulls.append_n_non_nulls(len),
+                    Some(held) if len == 1 => nulls.append(held.is_valid(start)),
+                    Some(held) => nulls.append_buffer(&held.slice(start, len)),
                 }
             }
         };
@@ -288,7 +303,8 @@ impl Output {
         let empty = new_null_array(data_type, 0);
         let data: Vec<_> = sources.iter().map(|source| source.unwrap_or(&empty).to_data()).collect();
         let mut array = MutableArrayData::new(data.iter().collect(), true, self.rows);
-        let mut copy = |set: u32, start: usize, len: usize| match sources.get(set as usize).copied().flatten() {
+        let mut copy = |set: u32, start: usize, len: usize| match sources.get(set as usize).copied().flatten()
+        {
             Some(_) => array.try_extend(set as usize, start, start + len),
             None => array.try_extend_nulls(len),
         };

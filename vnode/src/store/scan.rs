@@ -167,7 +167,8 @@ impl Scan {
         while self.sorted.is_empty() {
             let Some(group) = self.groups.pop_front() else { return Ok(None) };
             let mut merge = Merge::new(self.sources(&group)?, self.projection.columns.len());
-            let (mut batches, mut ticks): (Vec<RecordBatch>, Vec<ScalarBuffer<i64>>) = (Vec::new(), Vec::new());
+            let (mut batches, mut ticks): (Vec<RecordBatch>, Vec<ScalarBuffer<i64>>) =
+                (Vec::new(), Vec::new());
             let mut more = true;
             while more {
                 let mut output = Output::default();
@@ -207,8 +208,7 @@ impl Scan {
     fn label(&self, merged: Merged) -> Result<(RecordBatch, Merged)> {
         let labelled = self.origins.iter().any(|origin| matches!(origin, Origin::Tag(_) | Origin::Tbname));
         let directory = matches!(self.plan.tables, Selection::All(Some(_)));
-        let (merged, tables) =
-            if labelled || directory { self.known(merged)? } else { (merged, Vec::new()) };
+        let (merged, tables) = if labelled || directory { self.known(merged)? } else { (merged, Vec::new()) };
         let labels = labelled.then(|| Labels::new(&tables, &merged.runs));
         let columns = self
             .origins
@@ -235,8 +235,13 @@ impl Scan {
     fn known(&self, merged: Merged) -> Result<(Merged, Vec<SelectedTable>)> {
         let found: Vec<Option<SelectedTable>> =
             merged.runs.iter().map(|run| self.plan.tables.lookup(run.table)).collect();
-        let unknown: BTreeSet<TableUid> =
-            merged.runs.iter().zip(&found).filter(|(_, table)| table.is_none()).map(|(run, _)| run.table).collect();
+        let unknown: BTreeSet<TableUid> = merged
+            .runs
+            .iter()
+            .zip(&found)
+            .filter(|(_, table)| table.is_none())
+            .map(|(run, _)| run.table)
+            .collect();
         let merged = merged.retain(|table| !unknown.contains(&table))?;
         Ok((merged, found.into_iter().flatten().collect()))
     }

@@ -62,8 +62,10 @@ impl Group {
             .iter()
             .map(|file| {
                 let share = listed.min(file.meta.tables);
-                u64::try_from(u128::from(file.meta.rows) * u128::from(share) / u128::from(file.meta.tables.max(1)))
-                    .unwrap_or(u64::MAX)
+                u64::try_from(
+                    u128::from(file.meta.rows) * u128::from(share) / u128::from(file.meta.tables.max(1)),
+                )
+                .unwrap_or(u64::MAX)
             })
             .sum();
         let rows = in_files.saturating_add(self.memtable_rows as u64);

@@ -21,7 +21,10 @@ pub(super) fn sort_by_time(
     order.sort_by_key(|row| ticks.get(*row as usize).copied());
     let sorted = || -> Result<Vec<RecordBatch>, ArrowError> {
         let all = concat_batches(schema, batches)?;
-        order.chunks(batch_rows).map(|rows| take_record_batch(&all, &UInt32Array::from(rows.to_vec()))).collect()
+        order
+            .chunks(batch_rows)
+            .map(|rows| take_record_batch(&all, &UInt32Array::from(rows.to_vec())))
+            .collect()
     };
     sorted().map_err(|e| Error::internal("sorting rows by time").caused_by(e))
 }

@@ -65,7 +65,8 @@ impl FileWriter {
         let sink = Sink::new(file);
         let parquet = || -> std::result::Result<_, ParquetError> {
             let root = parquet_root(&schema)?;
-            let file = SerializedFileWriter::new(sink, Arc::clone(&root), Arc::new(base_properties().build()))?;
+            let file =
+                SerializedFileWriter::new(sink, Arc::clone(&root), Arc::new(base_properties().build()))?;
             Ok((root, file))
         };
         let (root, file) = parquet().map_err(|e| parquet_error(&temporary, e))?;
@@ -108,7 +109,9 @@ impl FileWriter {
             }
         }
         group.rows += rows;
-        if group.rows >= ROW_GROUP_ROWS { self.close_group(group) } else {
+        if group.rows >= ROW_GROUP_ROWS {
+            self.close_group(group)
+        } else {
             self.group = Some(group);
             Ok(())
         }
@@ -150,7 +153,9 @@ impl FileWriter {
         self.file.flush().map_err(|e| io_error("writing", &self.temporary, e))?;
         let (bytes, checksum, footer) =
             self.file.inner_mut().complete().map_err(|e| io_error("writing", &self.temporary, e))?;
-        self.disk.rename(&self.temporary, &self.path).map_err(|e| io_error("renaming", &self.temporary, e))?;
+        self.disk
+            .rename(&self.temporary, &self.path)
+            .map_err(|e| io_error("renaming", &self.temporary, e))?;
         let time = self.tables.time();
         Ok(FileMeta {
             name: self.head.name,

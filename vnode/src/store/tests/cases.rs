@@ -80,14 +80,14 @@ fn delete_hides_older_rows_only() {
     let mut fixture = Fixture::new();
     let f = fixture.catalogue.id("f");
     let rows: Vec<(i64, Vec<Cell>)> = (0..10).map(|ts| (ts, vec![float(1.0)])).collect();
-    fixture.write(&Write { columns: vec![f], tables: vec![(TableUid(1), rows.clone()), (TableUid(2), rows)] });
+    fixture
+        .write(&Write { columns: vec![f], tables: vec![(TableUid(1), rows.clone()), (TableUid(2), rows)] });
     fixture.flush();
     fixture.delete(&[1], 2, 8);
     fixture.write(&Write::one(1, &[f], &[(5, &[float(2.0)])]));
     holds(&mut fixture, |fixture| {
-        let mut expected: Vec<Row> = [0, 1, 5, 9]
-            .map(|ts| row(1, ts, &[float(if ts == 5 { 2.0 } else { 1.0 })]))
-            .to_vec();
+        let mut expected: Vec<Row> =
+            [0, 1, 5, 9].map(|ts| row(1, ts, &[float(if ts == 5 { 2.0 } else { 1.0 })])).to_vec();
         expected.extend((0..10).map(|ts| row(2, ts, &[float(1.0)])));
         assert_eq!(fixture.all(&[f]), expected);
     });
@@ -131,8 +131,7 @@ fn added_dropped_and_renamed_columns() {
     let n = fixture.catalogue.add_column("n", DataType::Int);
     fixture.write(&Write::one(1, &[s, n], &[(1, &[text("b"), int(5)]), (2, &[text("c"), int(6)])]));
     holds(&mut fixture, |fixture| {
-        let expected =
-            [row(1, 1, &[float(1.0), text("b"), int(5)]), row(1, 2, &[NULL, text("c"), int(6)])];
+        let expected = [row(1, 1, &[float(1.0), text("b"), int(5)]), row(1, 2, &[NULL, text("c"), int(6)])];
         assert_eq!(fixture.all(&[f, s, n]), expected);
     });
     // A column made again under the old name is another column.

@@ -68,12 +68,19 @@ fn complete_rows_have_no_presence_column() {
 fn encodings_follow_the_data() {
     let mut fixture = Fixture::new();
     let (f, i) = (fixture.catalogue.id("f"), fixture.catalogue.id("i"));
-    // Floats of all digits and an integer of two values.
-    let rows = (0..900).map(|ts| {
-        let noise = (ts as f32 * 12.9898).sin() * 43_758.547;
-        (ts, vec![Cell::Float(noise.fract()), Cell::Int(if noise > 0.0 { 1_000_000 } else { 7 })])
+    // Times at no fixed distance, floats of all digits, and an integer of eight far values.
+    let noise = |n: u64| ((n as f64 * 12.9898).sin() * 43_758.547).fract().abs();
+    let tables = (1..=20).map(|table| {
+        let mut ts = 0;
+        let rows = (0..300).map(|row| {
+            let n = table * 1_000 + row;
+            ts += if noise(n) > 0.5 { 1 } else { 3 };
+            let far = (noise(n + 7) * 8.0).floor() * 123_456_789.0;
+            (ts, vec![Cell::Float(noise(n + 3) as f32), Cell::Int(far as i32)])
+        });
+        (TableUid(table), rows.collect())
     });
-    fixture.write(&Write { columns: vec![f, i], tables: vec![(TableUid(1), rows.collect())] });
+    fixture.write(&Write { columns: vec![f, i], tables: tables.collect() });
     fixture.flush();
     let file = fs::File::open(parquet(&fixture)).unwrap();
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();

@@ -79,7 +79,11 @@ impl Catalogue {
 
     pub(super) fn rename_column(&mut self, id: ColumnId, name: &str) {
         let schema = Arc::make_mut(&mut self.schema);
-        schema.columns.iter_mut().filter(|column| column.id == id).for_each(|column| column.name = name.to_owned());
+        schema
+            .columns
+            .iter_mut()
+            .filter(|column| column.id == id)
+            .for_each(|column| column.name = name.to_owned());
         schema.version.0 += 1;
     }
 
@@ -142,7 +146,8 @@ impl Write {
             BlockRun { table: *table, end }
         });
         let runs = runs.collect();
-        let complete = schema.columns.iter().all(|c| c.id == ColumnId::TIMESTAMP || self.columns.contains(&c.id));
+        let complete =
+            schema.columns.iter().all(|c| c.id == ColumnId::TIMESTAMP || self.columns.contains(&c.id));
         RowBlock { owner: OWNER, schema_version: SchemaVersion(schema.version.0), runs, columns, complete }
     }
 }
