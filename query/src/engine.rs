@@ -26,6 +26,15 @@ use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::push_down_limit::PushDownLimit;
 use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::combine_partial_final_agg::CombinePartialFinalAggregate;
+use datafusion::physical_optimizer::ensure_coop::EnsureCooperative;
+use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
+use datafusion::physical_optimizer::join_selection::JoinSelection;
+use datafusion::physical_optimizer::limit_pushdown::LimitPushdown;
+use datafusion::physical_optimizer::output_requirements::OutputRequirements;
+use datafusion::physical_optimizer::projection_pushdown::ProjectionPushdown;
+use datafusion::physical_optimizer::update_aggr_exprs::OptimizeAggregateOrder;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream, displayable, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner as _};
@@ -114,17 +123,20 @@ impl Engine {
             .build_arc()
             .map_err(from_datafusion)?;
         let state = |partitions: usize| {
-            let config = SessionConfig::new()
+            let mut config = SessionConfig::new()
                 .with_target_partitions(partitions)
                 .with_collect_statistics(false)
                 // Tables are never read from files here.
                 .with_information_schema(false)
                 .with_create_default_catalog_and_schema(false);
+            // Our plans are in their last form after one pass; the second would only find that out.
+            config.options_mut().optimizer.max_passes = 1;
             let state = SessionStateBuilder::new()
                 .with_config(config)
                 .with_runtime_env(Arc::clone(&runtime))
                 .with_default_features()
                 .with_optimizer_rules(optimizer_rules())
+                .with_physical_optimizer_rules(physical_rules())
                 .with_query_planner(Arc::new(Planner))
                 .build();
             Arc::new(state)
@@ -189,6 +201,22 @@ fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         Arc::new(PushDownLimit::new()),
         Arc::new(PushDownFilter::new()),
         Arc::new(OptimizeProjections::new()),
+    ]
+}
+
+/// Likewise of the rules over physical plans. Files, window functions and dynamic filters have no place here.
+fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    vec![
+        Arc::new(OutputRequirements::new_add_mode()),
+        Arc::new(JoinSelection::new()),
+        Arc::new(EnsureRequirements::new()),
+        Arc::new(CombinePartialFinalAggregate::new()),
+        Arc::new(OptimizeAggregateOrder::new()),
+        Arc::new(OutputRequirements::new_remove_mode()),
+        Arc::new(LimitPushdown::new()),
+        Arc::new(ProjectionPushdown::new()),
+        // Long scans yield to the runtime, so that a query can be cancelled.
+        Arc::new(EnsureCooperative::new()),
     ]
 }
 

@@ -214,3 +214,12 @@ fn scans_are_told_what_they_may_leave_out() {
     let plan = s.explain("SELECT ts FROM a LIMIT 2").join("\n");
     assert!(plan.contains("limit=2"), "{plan}");
 }
+
+/// Prints what planning alone costs (`--nocapture` shows it); asserts nothing, for a busy machine would fail it.
+#[test]
+fn planning_time_is_reported() {
+    let s = fixture();
+    let sql = "SELECT avg(f) FROM a WHERE ts>='2024-03-01' AND ts<'2024-03-02' INTERVAL(1h)";
+    let (logical, physical) = s.planning_us(sql, 50);
+    println!("planning: logical {logical} us, physical {physical} us");
+}

@@ -107,6 +107,25 @@ impl Store {
         runtime.block_on(self.engine.explain(&plan)).unwrap()
     }
 
+    /// Mean microseconds of planning and of making the physical plan.
+    #[expect(clippy::disallowed_methods, reason = "a measurement")]
+    pub(crate) fn planning_us(&self, sql: &str, times: u32) -> (u128, u128) {
+        let Ok(Statement::Query(query)) = query::parser::parse(sql) else { panic!("not a query: {sql}") };
+        let relations = self.relations(&query).unwrap();
+        let begin = std::time::Instant::now();
+        for _ in 0..times {
+            plan(&query, &relations, &self.session).unwrap();
+        }
+        let logical = begin.elapsed().as_micros() / u128::from(times);
+        let plan = plan(&query, &relations, &self.session).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let begin = std::time::Instant::now();
+        for _ in 0..times {
+            runtime.block_on(self.engine.explain(&plan)).unwrap();
+        }
+        (logical, begin.elapsed().as_micros() / u128::from(times))
+    }
+
     /// What the names in a query mean.
     pub(crate) fn relations(&self, query: &Query) -> Result<Relations> {
         let mut relations = Relations::new();
