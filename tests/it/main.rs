@@ -2,7 +2,9 @@
 
 mod assignment;
 mod bad_input;
+mod command_line;
 mod crash;
+mod examples;
 mod full_disk;
 mod lifecycle;
 mod offsets;

@@ -1,0 +1,123 @@
+//! What scripts rely on: outputs, exit statuses, and commands that outlive the server.
+
+use std::io::{BufRead as _, BufReader, Seek as _, Write as _};
+use std::process::Stdio;
+
+use crate::support::{Server, tidemark};
+
+fn prepared() -> Server {
+    let server = Server::start();
+    server.sql(
+        "CREATE DATABASE d VGROUPS 1; CREATE TABLE d.n (ts TIMESTAMP, v BIGINT, s VARCHAR(20), b BOOL, f DOUBLE); \
+         CREATE TOPIC t AS SELECT ts, v, s FROM d.n; \
+         INSERT INTO d.n VALUES ('2024-03-01 00:00:00', 9007199254740993, 'a\"b,c', true, 1.5) \
+         ('2024-03-01 00:00:01', NULL, NULL, NULL, NULL)",
+    );
+    server
+}
+
+fn stdout(output: &std::process::Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn sql_prints_what_was_asked_for() {
+    let server = prepared();
+    let select = "SELECT ts, v, s, b, f, v FROM d.n";
+    let json = stdout(&server.run("sql", &["-o", "json", "-s", select]));
+    let first = r#"{"ts":"2024-03-01T00:00:00.000Z","v":9007199254740993,"s":"a\"b,c","b":true,"f":1.5,"v_2":9007199254740993}"#;
+    let second = r#"{"ts":"2024-03-01T00:00:01.000Z","v":null,"s":null,"b":null,"f":null,"v_2":null}"#;
+    assert_eq!(json, format!("{first}\n{second}\n"));
+    let csv = stdout(&server.run("sql", &["-o", "csv", "-s", "SELECT v, s FROM d.n"]));
+    assert_eq!(csv, "v,s\r\n9007199254740993,\"a\"\"b,c\"\r\n,\r\n");
+    let affected = stdout(&server.run("sql", &["-o", "json", "-s", "INSERT INTO d.n (ts, v) VALUES (now, 1)"]));
+    assert_eq!(affected, "{\"affected_rows\":1}\n");
+    let zoned = ["-o", "json", "--tz", "Asia/Shanghai", "-s", "SELECT ts FROM d.n LIMIT 1"];
+    assert_eq!(stdout(&server.run("sql", &zoned)), "{\"ts\":\"2024-03-01T08:00:00.000+08:00\"}\n");
+}
+
+#[test]
+fn sql_stops_at_the_first_error_or_goes_on() {
+    let server = prepared();
+    let script = "SELECT 1; SELECT nonsense FROM d.n; SELECT 2";
+    let stopped = server.run("sql", &["-o", "csv", "-s", script]);
+    assert_eq!(stopped.status.code(), Some(1));
+    assert_eq!(stdout(&stopped), "1\r\n1\r\n");
+    assert!(String::from_utf8_lossy(&stopped.stderr).starts_with("error[0x2602]: "));
+    let went_on = server.run("sql", &["-o", "csv", "--continue", "-s", script]);
+    assert_eq!(went_on.status.code(), Some(1));
+    assert!(stdout(&went_on).ends_with("2\r\n2\r\n"), "{}", stdout(&went_on));
+    let wrong_use = tidemark().args(["sql", "--nonsense"]).output().expect("it runs");
+    assert_eq!(wrong_use.status.code(), Some(2));
+    let nobody = tidemark().args(["sql", "-h", "127.0.0.1:1", "-s", "SELECT 1"]).output().expect("it runs");
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&nobody.stderr).contains("error[0x000b]"));
+}
+
+#[test]
+fn subscribe_ends_at_its_limit_and_goes_on_from_there() {
+    let server = prepared();
+    let limited = ["t", "-g", "g", "--from", "earliest", "--limit", "1"];
+    let first = server.run("subscribe", &limited);
+    assert!(first.status.success());
+    assert_eq!(stdout(&first).lines().count(), 1, "{}", stdout(&first));
+    assert!(stdout(&first).contains(r#""row":{"ts":"2024-03-01T00:00:00.000Z","v":9007199254740993,"s":"a\"b,c"}"#));
+    server.sql("INSERT INTO d.n (ts, v) VALUES ('2024-03-01 00:00:05', 5)");
+    let rest = server.run("subscribe", &["t", "-g", "g", "--timeout", "1s", "-o", "csv"]);
+    assert_eq!(stdout(&rest).lines().last(), Some("2024-03-01T00:00:05.000Z,5,"), "{}", stdout(&rest));
+    let missing = server.run("subscribe", &["nix", "-g", "g", "--timeout", "1s"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("error[0x03e1]"));
+}
+
+#[test]
+fn subscribe_survives_the_server() {
+    let mut server = prepared();
+    let mut consumer = tidemark()
+        .args(["subscribe", "t", "-g", "g", "--from", "earliest", "--limit", "3", "-h", server.address()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it runs");
+    let mut lines = BufReader::new(consumer.stdout.take().expect("stdout")).lines();
+    let mut line = || lines.next().expect("a line").expect("UTF-8");
+    assert!(line().contains("9007199254740993"));
+    assert!(line().contains("null"));
+    server.kill_and_restart_on_the_same_port();
+    server.sql("INSERT INTO d.n (ts, v) VALUES ('2024-03-01 00:00:05', 5)");
+    assert!(line().contains(r#""v":5"#));
+    assert!(consumer.wait().expect("it ends").success());
+}
+
+#[test]
+fn wal_tells_intact_from_damaged() {
+    let mut server = prepared();
+    let data_dir = server.data_dir();
+    let wal = |what: &str| tidemark().args(["wal", what]).arg(&data_dir).output().expect("it runs");
+    let beside = wal("verify");
+    assert!(beside.status.success(), "beside a live server: {}", stdout(&beside));
+    server.kill();
+    let dump = stdout(&wal("dump"));
+    let data: Vec<serde_json::Value> = dump
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .filter(|record: &serde_json::Value| record["kind"] == "data")
+        .collect();
+    assert_eq!(data.len(), 1, "{dump}");
+    assert_eq!((data[0]["rows"].as_u64(), data[0]["tables"].as_u64()), (Some(2), Some(1)));
+
+    let segment = data_dir.join("vnode/2/wal/00000000000000000000.log");
+    let mut file = std::fs::OpenOptions::new().read(true).write(true).open(&segment).expect("the segment");
+    // In the middle of an early record's body, with intact records behind it.
+    file.seek(std::io::SeekFrom::Start(420)).expect("seek");
+    file.write_all(&[0xff; 4]).expect("write");
+    drop(file);
+    let damaged = wal("verify");
+    assert_eq!(damaged.status.code(), Some(1));
+    assert!(stdout(&damaged).contains("00000000000000000000.log"), "{}", stdout(&damaged));
+    // The server starts all the same; what needs that vgroup says why it cannot.
+    server.start_again();
+    let error = server.sql_error("SELECT * FROM d.n");
+    assert!(error.contains("error[0x6f01]") && error.contains("00000000000000000000.log"), "{error}");
+    assert!(server.sql("SHOW d.VGROUPS").contains("damaged"));
+}
