@@ -334,10 +334,7 @@ mod tests {
 
     #[test]
     fn real_files_load_whole() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/ec2_cpu_multi_host.csv");
-        let Ok(file) = std::fs::File::open(path) else {
-            return; // the data is not everywhere
-        };
+        let Some(file) = crate::cli::import::field_data("ec2_cpu_multi_host.csv") else { return };
         let mut plan = plan(true);
         plan.tags[0].cell_type.data_type = DataType::Varchar(16);
         plan.columns[1].file_column = "cpu_util".into();

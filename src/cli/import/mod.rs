@@ -210,6 +210,19 @@ fn unreadable(file: &str, error: &csv::Error) -> Error {
     Error::text(Code::CsvCell, format!("file={file}{line}: {error}"))
 }
 
+/// The sensor data of the field, which lies beside the project and is not part of it. `None`, with a word on stderr, where
+/// a clone has no such folder; in CI that is a failure.
+#[cfg(test)]
+fn field_data(name: &str) -> Option<std::fs::File> {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data").join(name);
+    if let Ok(file) = std::fs::File::open(&path) {
+        return Some(file);
+    }
+    assert!(std::env::var_os("CI").is_none(), "{} is missing", path.display());
+    eprintln!("skipped: there is no {}", path.display());
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
