@@ -20,8 +20,8 @@ pub mod subscribe;
 mod vnode;
 
 pub use propose::{
-    CommitRequest, CreateTable, CreateTableKind, DeleteOutcome, DeleteRequest, DeleteTarget, DropTable, OwnerChange,
-    StableDdl, TableChange, TopicDdl, WriteOutcome, WriteRequest,
+    CommitRequest, CreateTable, CreateTableKind, DeleteOutcome, DeleteRequest, DeleteTarget, DropTable,
+    OwnerChange, StableDdl, TableChange, TopicDdl, WriteOutcome, WriteRequest,
 };
 pub use vnode::{GroupOffsets, PendingWrite, Vnode, VnodeCounts, VnodeOptions, VnodePositions};
 

@@ -102,6 +102,10 @@ pub(crate) async fn run(vnode: Weak<Vnode>, wanted: Arc<Notify>) {
         let done = if vnode.is_flush_due() { vnode.flush().await } else { vnode.tick().await };
         if let Err(error) = done {
             tracing::warn!(vgroup = %vnode.vgroup(), %error, "maintenance of a shard failed, will be tried again");
+            // A full disk stays full for a while: writers ask for a flush with each write.
+            let mut closing = vnode.closing.subscribe();
+            drop(vnode);
+            let _ = tokio::time::timeout(TICK, closing.wait_for(|closing| *closing)).await;
         }
     }
 }

@@ -27,32 +27,41 @@ impl Shard for Vnode {
     }
 
     fn tables(&self, request: TableListRequest) -> Result<Vec<Arc<TableInfo>>> {
-        let state = self.state.read();
-        if state.stables.get(request.stable).is_none() {
-            return Err(Error::of(Code::StableNotExist));
-        }
-        matching(&state, request.stable, request.filter.as_ref())
+        let candidates = Candidates::of(&self.state.read(), request.stable, request.filter.as_ref())?;
+        candidates.filter(request.filter.as_ref())
     }
 }
 
 impl Vnode {
     fn plan_scan(&self, request: ScanRequest) -> Result<(StoreSnapshot, ScanPlan)> {
-        let state = self.state.read();
-        if request.as_of.is_some_and(|wanted| wanted != state.applied()) {
-            return Err(Error::not_supported("reading as of an earlier version"));
-        }
-        let schema = state.current_schema(request.relation).ok_or_else(|| Error::of(Code::TableNotExist))?;
+        // Rows and tables of one moment; conditions on tags are evaluated when writers may go on.
+        let (snapshot, schema, tables) = {
+            let state = self.state.read();
+            if request.as_of.is_some_and(|wanted| wanted != state.applied()) {
+                return Err(Error::not_supported("reading as of an earlier version"));
+            }
+            let schema =
+                state.current_schema(request.relation).ok_or_else(|| Error::of(Code::TableNotExist))?;
+            (state.store.snapshot(), Arc::clone(schema), self.select(&state, &request)?)
+        };
+        let tables = match tables {
+            Tables::Selected(selection) => selection,
+            Tables::Candidates(candidates) => {
+                let tables = candidates.filter(request.table_filter.as_ref())?;
+                Selection::listed(tables.iter().map(|table| selected(table)).collect())
+            }
+        };
         let plan = ScanPlan {
             owner: request.relation,
-            schema: Arc::clone(schema),
-            tables: self.select(&state, &request)?,
+            schema,
+            tables,
             columns: request.columns,
             output: request.schema,
             time: self.kept(request.time),
             order: request.order,
             limit: request.limit,
         };
-        Ok((state.store.snapshot(), plan))
+        Ok((snapshot, plan))
     }
 
     /// What of a time range KEEP still shows.
@@ -67,32 +76,31 @@ impl Vnode {
         options.precision.ticks_from_ns(self.clock.now_ns()).saturating_sub(options.keep_ticks())
     }
 
-    fn select(&self, state: &VnodeState, request: &ScanRequest) -> Result<Selection> {
+    fn select(&self, state: &VnodeState, request: &ScanRequest) -> Result<Tables> {
         let owner = request.relation;
         if let Some(child) = request.child {
             let entry = state.tables.get(child).filter(|entry| entry.stable() == Some(owner));
             let entry = entry.ok_or_else(|| Error::of(Code::TableNotExist))?;
-            let one = state.table_info(entry);
-            let one = match &request.table_filter {
-                Some(filter) => filtered(state, owner, vec![one], filter)?,
-                None => vec![one],
-            };
-            return Ok(Selection::listed(one.iter().map(|table| selected(table)).collect()));
+            let tables = vec![state.table_info(entry)];
+            return Ok(Tables::Candidates(Candidates { tables, tags: tag_ids(state, owner) }));
         }
         if let Some(entry) = state.tables.get(owner) {
-            return Ok(Selection::listed(vec![selected(&entry.info)]));
+            return Ok(Tables::Selected(Selection::listed(vec![selected(&entry.info)])));
         }
         if request.table_filter.is_some() {
-            let tables = matching(state, owner, request.table_filter.as_ref())?;
-            return Ok(Selection::listed(tables.iter().map(|table| selected(table)).collect()));
+            return Candidates::of(state, owner, request.table_filter.as_ref()).map(Tables::Candidates);
         }
         let needs_labels = request.columns.iter().any(|column| !matches!(column, ScanColumn::Column(_)));
         let directory = Directory {
             state: Arc::clone(&self.state),
             version: state.applied(),
-            schema: state.stables.get(owner).map_or_else(SchemaVersion::default, |stable| stable.schema.version),
+            schema: state
+                .stables
+                .get(owner)
+                .map_or_else(SchemaVersion::default, |stable| stable.schema.version),
         };
-        Ok(Selection::All(needs_labels.then(|| Arc::new(directory) as Arc<dyn TableDirectory>)))
+        let directory = needs_labels.then(|| Arc::new(directory) as Arc<dyn TableDirectory>);
+        Ok(Tables::Selected(Selection::All(directory)))
     }
 
     /// Rows of a DELETE that are there, and from when to when.
@@ -100,7 +108,10 @@ impl Vnode {
         let (snapshot, scan) = {
             let state = self.state.read();
             let Some(schema) = state.current_schema(plan.owner) else { return Ok(Found::default()) };
-            let ts = schema.columns.first().map(|column| column.data_type.arrow(self.database().options.precision));
+            let ts = schema
+                .columns
+                .first()
+                .map(|column| column.data_type.arrow(self.database().options.precision));
             let field = Field::new("ts", ts.unwrap_or(DataType::Null), true);
             let tables = match &plan.tables {
                 None => Selection::All(None),
@@ -166,43 +177,66 @@ fn selected(table: &TableInfo) -> SelectedTable {
     SelectedTable { uid: table.uid, name: table.name.as_str().into(), tags }
 }
 
-/// Children of a super table that pass, in uid order.
-fn matching(state: &VnodeState, stable: TableUid, filter: Option<&TableFilter>) -> Result<Vec<Arc<TableInfo>>> {
-    let all = |entry: &TableEntry| state.table_info(entry);
-    let Some(filter) = filter else { return Ok(state.tables.children(stable).map(all).collect()) };
-    let tables: Vec<_> = match &filter.names {
-        Some(names) => {
-            let found = names.iter().filter_map(|name| state.tables.named(name));
-            let mut found: Vec<_> = found.filter(|entry| entry.stable() == Some(stable)).map(all).collect();
-            found.sort_by_key(|table| table.uid);
-            found.dedup_by_key(|table| table.uid);
-            found
-        }
-        None => state.tables.children(stable).map(all).collect(),
-    };
-    filtered(state, stable, tables, filter)
+/// Tables of a scan.
+enum Tables {
+    /// They are known.
+    Selected(Selection),
+    /// Those of them that pass the request's filter.
+    Candidates(Candidates),
 }
 
-/// Keeps the tables for which the predicate is true.
-fn filtered(
-    state: &VnodeState,
-    stable: TableUid,
+/// Children that a filter is still to be asked about.
+struct Candidates {
+    /// In uid order.
     tables: Vec<Arc<TableInfo>>,
-    filter: &TableFilter,
-) -> Result<Vec<Arc<TableInfo>>> {
-    let schema = state.current_schema(stable).ok_or_else(|| Error::of(Code::StableNotExist))?;
-    let tag_ids: Vec<_> = schema.tags.iter().map(|tag| tag.id).collect();
-    let Some(predicate) = &filter.predicate else { return Ok(tables) };
-    let mut kept = Vec::new();
-    for some in tables.chunks(FILTER_ROWS) {
-        let batch = tag_batch(some, filter, &tag_ids)?;
-        let verdict = predicate.evaluate(&batch).and_then(|value| value.into_array(some.len()));
-        let verdict = verdict.map_err(of_datafusion)?;
-        let verdict = verdict.as_boolean_opt().ok_or_else(|| Error::internal("a table filter that is not boolean"))?;
-        let passes = verdict.iter().map(|v| v == Some(true));
-        kept.extend(some.iter().zip(passes).filter(|(_, passes)| *passes).map(|(table, _)| Arc::clone(table)));
+    /// Which tag stands where.
+    tags: Vec<ColumnId>,
+}
+
+fn tag_ids(state: &VnodeState, stable: TableUid) -> Vec<ColumnId> {
+    let schema = state.current_schema(stable);
+    schema.map(|schema| schema.tags.iter().map(|tag| tag.id).collect()).unwrap_or_default()
+}
+
+impl Candidates {
+    /// The children of a super table that a filter's names do not rule out.
+    fn of(state: &VnodeState, stable: TableUid, filter: Option<&TableFilter>) -> Result<Self> {
+        if state.stables.get(stable).is_none() {
+            return Err(Error::of(Code::StableNotExist));
+        }
+        let info = |entry: &TableEntry| state.table_info(entry);
+        let tables = match filter.and_then(|filter| filter.names.as_ref()) {
+            Some(names) => {
+                let found = names.iter().filter_map(|name| state.tables.named(name));
+                let mut found: Vec<_> =
+                    found.filter(|entry| entry.stable() == Some(stable)).map(info).collect();
+                found.sort_by_key(|table| table.uid);
+                found.dedup_by_key(|table| table.uid);
+                found
+            }
+            None => state.tables.children(stable).map(info).collect(),
+        };
+        Ok(Self { tables, tags: tag_ids(state, stable) })
     }
-    Ok(kept)
+
+    /// Those for which the filter's predicate is true.
+    fn filter(self, filter: Option<&TableFilter>) -> Result<Vec<Arc<TableInfo>>> {
+        let Some((filter, predicate)) = filter.and_then(|filter| Some((filter, filter.predicate.as_ref()?)))
+        else {
+            return Ok(self.tables);
+        };
+        let mut kept = Vec::new();
+        for some in self.tables.chunks(FILTER_ROWS) {
+            let batch = tag_batch(some, filter, &self.tags)?;
+            let verdict = predicate.evaluate(&batch).and_then(|value| value.into_array(some.len()));
+            let verdict = verdict.map_err(of_datafusion)?;
+            let verdict = verdict.as_boolean_opt();
+            let verdict = verdict.ok_or_else(|| Error::internal("a table filter that is not boolean"))?;
+            let passing = some.iter().zip(verdict.iter()).filter(|(_, passes)| *passes == Some(true));
+            kept.extend(passing.map(|(table, _)| Arc::clone(table)));
+        }
+        Ok(kept)
+    }
 }
 
 fn tag_batch(tables: &[Arc<TableInfo>], filter: &TableFilter, tag_ids: &[ColumnId]) -> Result<RecordBatch> {

@@ -5,7 +5,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use model::{Clock, DatabaseInfo, Error, Result, StableInfo, TableInfo, TableUid, TopicId, Version, VgroupId};
+use model::{
+    Clock, DatabaseInfo, Error, Result, StableInfo, TableInfo, TableUid, TopicId, Version, VgroupId,
+};
 use parking_lot::{Mutex, RwLock};
 use raft::{Fsync, Group, GroupOptions};
 use tokio::sync::watch;
@@ -15,8 +17,8 @@ use wal::Disk;
 use crate::checkpoint::{Checkpoints, Loading};
 use crate::maintenance::{self, Pressure};
 use crate::propose::{
-    self, CommitRequest, CreateTable, DeleteOutcome, DeleteRequest, DropTable, Flight, OwnerChange, Proposer, StableDdl,
-    TableChange, TopicDdl, WriteOutcome, WriteRequest,
+    self, CommitRequest, CreateTable, DeleteOutcome, DeleteRequest, DropTable, Flight, OwnerChange, Proposer,
+    StableDdl, TableChange, TopicDdl, WriteOutcome, WriteRequest,
 };
 use crate::state::VnodeState;
 use crate::subscribe::{SubscribeRequest, Subscription, TopicCache};
@@ -126,17 +128,24 @@ impl Vnode {
     /// # Errors
     /// I/O errors; [`Code::Damaged`](model::Code::Damaged) with the file and the cure if stored data is;
     /// [`Code::NewerFormat`](model::Code::NewerFormat) if a later release wrote it.
-    pub async fn open(options: VnodeOptions, disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Result<Arc<Self>> {
+    pub async fn open(
+        options: VnodeOptions,
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Self>> {
         let wal = options.database.options.wal;
         let loading = Loading::new(&options, &disk);
         let loaded = blocking(move || loading.load()).await?;
         let state = Arc::new(RwLock::new(loaded.state));
         let mut group_options = GroupOptions::new(options.vgroup.0, &options.dir);
         group_options.wal.segment_bytes_max = wal.segment_bytes();
-        group_options.wal.roll_period_ns = i64::try_from(wal.roll_period_s).unwrap_or(i64::MAX).saturating_mul(NS_PER_S);
+        group_options.wal.roll_period_ns =
+            i64::try_from(wal.roll_period_s).unwrap_or(i64::MAX).saturating_mul(NS_PER_S);
         group_options.wal.salt_seed = clock.now_ns().cast_unsigned() ^ u64::from(options.vgroup.0);
         group_options.fsync = Fsync::from(&wal);
-        let opened = Group::open(group_options, disk, Arc::clone(&clock), Arc::clone(&state), loaded.checkpoint).await?;
+        let opened =
+            Group::open(group_options, disk, Arc::clone(&clock), Arc::clone(&state), loaded.checkpoint)
+                .await?;
         let (group, report) = opened;
         if let Some(torn) = &report.torn {
             tracing::warn!(vgroup = %options.vgroup, ?torn, "cut a torn tail off the log");
@@ -280,7 +289,8 @@ impl Vnode {
     /// [`Code::ConsumerMismatch`](model::Code::ConsumerMismatch) if the consumer does not own the vgroup under this
     /// epoch.
     pub async fn commit(&self, request: CommitRequest) -> Result<()> {
-        let commit = |state: &VnodeState, _: &propose::Context, quiet| propose::control::commit(state, request, quiet);
+        let commit =
+            |state: &VnodeState, _: &propose::Context, quiet| propose::control::commit(state, request, quiet);
         self.proposer.pipelined(commit).await.map(|_| ())
     }
 
@@ -471,7 +481,9 @@ impl fmt::Debug for Vnode {
 const NS_PER_S: i64 = 1_000_000_000;
 
 /// Runs what blocks on a thread that may.
-pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(e) => Err(Error::internal("a blocking task failed").caused_by(e)),

@@ -7,7 +7,9 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use model::{Code, Error, Result, SchemaVersion, TableSchema, TableUid, TopicId};
-use redb::{Database, DatabaseError, Key, ReadableDatabase, ReadableTable, TableDefinition, Value, WriteTransaction};
+use redb::{
+    Database, DatabaseError, Key, ReadableDatabase, ReadableTable, TableDefinition, Value, WriteTransaction,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -97,7 +99,9 @@ impl CheckpointFile {
     /// Reads everything but the header into an empty state.
     pub(crate) fn load(&self, state: &mut VnodeState) -> Result<()> {
         self.each(STABLES, |uid, entry: StableEntry| state.stables.restore(TableUid(uid), entry))?;
-        self.each(SCHEMAS, |(uid, _), schema: TableSchema| state.stables.put_schema(TableUid(uid), schema.into()))?;
+        self.each(SCHEMAS, |(uid, _), schema: TableSchema| {
+            state.stables.put_schema(TableUid(uid), schema.into())
+        })?;
         self.each(TABLES, |_, entry: TableEntry| state.tables.put(entry))?;
         self.each(TOPICS, |_, topic: TopicDefinition| state.topics.restore(topic))?;
         self.each(GROUPS, |(topic, group), held: GroupState| {
@@ -137,10 +141,18 @@ impl CheckpointFile {
         self.put(&write, STABLES, snapshot.stables.iter().map(|(uid, entry)| (uid.0, entry.as_ref())))?;
         self.put(&write, TABLES, snapshot.tables.iter().map(|(uid, entry)| (uid.0, entry.as_ref())))?;
         let schemas = snapshot.schemas.iter();
-        self.put(&write, SCHEMAS, schemas.map(|((uid, version), schema)| ((uid.0, version.0), schema.as_deref())))?;
+        self.put(
+            &write,
+            SCHEMAS,
+            schemas.map(|((uid, version), schema)| ((uid.0, version.0), schema.as_deref())),
+        )?;
         self.put(&write, TOPICS, snapshot.topics.iter().map(|(id, topic)| (id.0, topic.as_deref())))?;
         let groups = snapshot.groups.iter();
-        self.put(&write, GROUPS, groups.map(|((topic, group), held)| ((topic.0, group.as_str()), held.as_ref())))?;
+        self.put(
+            &write,
+            GROUPS,
+            groups.map(|((topic, group), held)| ((topic.0, group.as_str()), held.as_ref())),
+        )?;
         self.forget(&write, &snapshot.gone)?;
         write.commit().map_err(|e| self.failed(e))
     }
@@ -155,7 +167,8 @@ impl CheckpointFile {
         for (key, entry) in entries {
             match entry {
                 Some(entry) => {
-                    let bytes = postcard::to_stdvec(entry).map_err(|e| Error::internal("checkpoint").caused_by(e))?;
+                    let bytes =
+                        postcard::to_stdvec(entry).map_err(|e| Error::internal("checkpoint").caused_by(e))?;
                     table.insert(key, bytes.as_slice()).map_err(|e| self.failed(e))?;
                 }
                 None => {

@@ -68,15 +68,24 @@ impl Loading {
 
     fn restore(&self, file: CheckpointFile, header: Header) -> Result<Loaded> {
         if header.vgroup != self.vgroup {
-            let what = format!("file={} vgroup={} wanted={}", self.dir.join(FILE).display(), header.vgroup, self.vgroup);
-            return Err(Error::with(Code::InvalidConfig, what).hint("this directory belongs to another shard"));
+            let what = format!(
+                "file={} vgroup={} wanted={}",
+                self.dir.join(FILE).display(),
+                header.vgroup,
+                self.vgroup
+            );
+            return Err(
+                Error::with(Code::InvalidConfig, what).hint("this directory belongs to another shard")
+            );
         }
         let Header { raft, manifest, received_ns, next_table, .. } = header;
         let store = self.store(manifest)?;
         let applied = raft.applied.map(|applied| applied.version);
         let mut state = VnodeState::new(store, applied.unwrap_or_default(), received_ns, next_table);
         match file.load(&mut state) {
-            Ok(()) => Ok(Loaded { state, checkpoint: Some(raft), checkpoints: Checkpoints::new(file, applied) }),
+            Ok(()) => {
+                Ok(Loaded { state, checkpoint: Some(raft), checkpoints: Checkpoints::new(file, applied) })
+            }
             Err(e) if e.code() == Code::Damaged => {
                 drop(file);
                 self.rebuild(&e)
@@ -92,7 +101,9 @@ impl Loading {
         let aside = path.with_extension("redb.damaged");
         tracing::warn!(vgroup = %self.vgroup, %cause, kept_as = %aside.display(), "checkpoint is rebuilt from the log");
         let moved = self.disk.rename(&path, &aside);
-        moved.map_err(|e| Error::with(Code::Io, format!("moving {} aside: {e}", path.display())).caused_by(e))?;
+        moved.map_err(|e| {
+            Error::with(Code::Io, format!("moving {} aside: {e}", path.display())).caused_by(e)
+        })?;
         self.empty(CheckpointFile::open(&path)?)
     }
 
@@ -115,7 +126,10 @@ impl Loading {
     fn check_log_is_whole(&self, why: impl std::fmt::Display) -> Result<()> {
         let Some(first) = self.first_version()?.filter(|first| *first > FIRST_OF_ALL) else { return Ok(()) };
         let path = self.dir.join(FILE);
-        let what = format!("file={} cause={why}; the log begins at version {first} and cannot replace it", path.display());
+        let what = format!(
+            "file={} cause={why}; the log begins at version {first} and cannot replace it",
+            path.display()
+        );
         Err(Error::with(Code::Damaged, what).hint("restore the file from a backup of the same directory"))
     }
 
@@ -125,7 +139,9 @@ impl Loading {
         let entries = match self.disk.list(&dir) {
             Ok(entries) => entries,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Error::with(Code::Io, format!("listing {}: {e}", dir.display())).caused_by(e)),
+            Err(e) => {
+                return Err(Error::with(Code::Io, format!("listing {}: {e}", dir.display())).caused_by(e));
+            }
         };
         Ok(entries.iter().filter_map(|entry| segment_version(Path::new(&entry.name))).min())
     }

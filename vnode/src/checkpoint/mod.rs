@@ -8,7 +8,6 @@ mod flush;
 mod load;
 mod snapshot;
 
-
 use model::Version;
 use parking_lot::Mutex;
 
@@ -32,7 +31,11 @@ pub(crate) struct Checkpoints {
 
 impl Checkpoints {
     pub(crate) fn new(file: CheckpointFile, last: Option<Version>) -> Self {
-        Self { file: std::sync::Arc::new(file), last: Mutex::new(last), flushing: tokio::sync::Mutex::default() }
+        Self {
+            file: std::sync::Arc::new(file),
+            last: Mutex::new(last),
+            flushing: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Last version that the stored checkpoint holds.

@@ -24,16 +24,19 @@ pub(crate) struct Header {
     pub(crate) next_table: u64,
 }
 
-/// Changed entries; `None` for one that is gone.
+/// Entries by key; `None` for one that is gone.
+type Changes<K, V> = Vec<(K, Option<V>)>;
+
+/// What changed.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
-    pub(crate) tables: Vec<(TableUid, Option<TableEntry>)>,
-    pub(crate) stables: Vec<(TableUid, Option<StableEntry>)>,
-    pub(crate) schemas: Vec<((TableUid, SchemaVersion), Option<Arc<TableSchema>>)>,
+    pub(crate) tables: Changes<TableUid, TableEntry>,
+    pub(crate) stables: Changes<TableUid, StableEntry>,
+    pub(crate) schemas: Changes<(TableUid, SchemaVersion), Arc<TableSchema>>,
     /// Owners of which no schema is kept.
     pub(crate) gone: Vec<TableUid>,
-    pub(crate) groups: Vec<(GroupKey, Option<GroupState>)>,
-    pub(crate) topics: Vec<(TopicId, Option<Arc<TopicDefinition>>)>,
+    pub(crate) groups: Changes<GroupKey, GroupState>,
+    pub(crate) topics: Changes<TopicId, Arc<TopicDefinition>>,
 }
 
 impl Snapshot {

@@ -16,7 +16,9 @@ pub(crate) fn topic(state: &VnodeState, ddl: TopicDdl) -> Result<Option<Checked>
         TopicDdl::Create(definition) => TopicRecord::Create(definition),
         TopicDdl::Reload(definition) if is_known(&definition) => return Ok(None),
         TopicDdl::Reload(definition) => TopicRecord::Reload(definition),
-        TopicDdl::Drop(id) if !state.has_topic(id) && state.groups.of_topic(id).next().is_none() => return Ok(None),
+        TopicDdl::Drop(id) if !state.has_topic(id) && state.groups.of_topic(id).next().is_none() => {
+            return Ok(None);
+        }
         TopicDdl::Drop(id) => TopicRecord::Drop(id),
     };
     Checked::new(Kind::Topic, record.encode()).map(Some)

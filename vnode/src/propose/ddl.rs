@@ -4,13 +4,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use model::{
-    Code, ColumnDef, ColumnId, DataType, Error, Result, SchemaVersion, StableInfo, TableKind, TableSchema, TableUid,
-    Value,
+    Code, ColumnDef, ColumnId, DataType, Error, Result, SchemaVersion, StableInfo, TableKind, TableSchema,
+    TableUid, Value,
 };
 use wal::Kind;
 
 use super::write::check_new_name;
-use super::{Checked, Context, CreateTable, CreateTableKind, DropTable, Overlay, StableDdl, TableChange, tags};
+use super::{
+    Checked, Context, CreateTable, CreateTableKind, DropTable, Overlay, StableDdl, TableChange, tags,
+};
 use crate::record::{DroppedTable, MetaRecord, NewTable, NewTableKind, SchemaChange, TagChange};
 use crate::state::{TableEntry, VnodeState};
 
@@ -125,7 +127,9 @@ pub(crate) fn drop_tables(state: &VnodeState, tables: Vec<DropTable>) -> Result<
 pub(crate) fn alter_table(state: &VnodeState, name: &str, change: TableChange) -> Result<Option<Checked>> {
     let entry = state.tables.named(name).ok_or_else(|| Error::with(Code::TableNotExist, name))?;
     match (&entry.info.kind, change) {
-        (TableKind::Child { stable, .. }, TableChange::SetTags(values)) => set_tags(state, entry, *stable, values),
+        (TableKind::Child { stable, .. }, TableChange::SetTags(values)) => {
+            set_tags(state, entry, *stable, values)
+        }
         (_, TableChange::Options { comment, ttl_days }) => {
             let info = &entry.info;
             meta(&MetaRecord::AlterTable {
@@ -163,7 +167,9 @@ fn set_tags(
     values: Vec<(String, Value)>,
 ) -> Result<Option<Checked>> {
     let found = state.stables.get(stable).ok_or_else(|| Error::of(Code::StableNotExist))?;
-    let TableKind::Child { tags: current, .. } = &entry.info.kind else { return Err(Error::of(Code::InvalidAlter)) };
+    let TableKind::Child { tags: current, .. } = &entry.info.kind else {
+        return Err(Error::of(Code::InvalidAlter));
+    };
     let mut tags = state.stables.arrange(stable, current, entry.tags_schema, found.schema.version).to_vec();
     let mut changes = Vec::with_capacity(values.len());
     for (name, value) in values {
@@ -220,9 +226,8 @@ fn changed(schema: &TableSchema, change: TableChange) -> Result<(TableSchema, Sc
         TableChange::ModifyColumn { name, data_type } => {
             let (at, column) = schema.column(&name).ok_or_else(|| missing(&name))?;
             let is_longer = match (column.data_type, data_type) {
-                (DataType::Varchar(old), DataType::Varchar(new)) | (DataType::NChar(old), DataType::NChar(new)) => {
-                    new > old
-                }
+                (DataType::Varchar(old), DataType::Varchar(new))
+                | (DataType::NChar(old), DataType::NChar(new)) => new > old,
                 _ => false,
             };
             if !is_longer {

@@ -48,8 +48,9 @@ fn scope(state: &VnodeState, target: DeleteTarget) -> Result<DeletePlan> {
         DeleteTarget::Children { stable, tables } => {
             let found = tables.iter().filter_map(|uid| state.tables.get(*uid));
             let found = found.filter(|entry| entry.stable() == Some(stable));
-            let deleted: Vec<_> =
-                found.map(|entry| DeletedTable { uid: entry.info.uid, name: entry.info.name.clone() }).collect();
+            let deleted: Vec<_> = found
+                .map(|entry| DeletedTable { uid: entry.info.uid, name: entry.info.name.clone() })
+                .collect();
             let tables = Some(deleted.iter().map(|table| table.uid).collect());
             Ok(plan(stable, tables, DeleteScope::Tables(deleted)))
         }

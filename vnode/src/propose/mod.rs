@@ -17,7 +17,6 @@ mod shell;
 mod tags;
 mod write;
 
-
 use std::sync::Arc;
 
 use model::{DatabaseInfo, Precision, Result, TableUid, VgroupId};
@@ -29,8 +28,8 @@ use crate::record::RecordError;
 pub(crate) use delete::DeletePlan;
 pub(crate) use overlay::Overlay;
 pub use request::{
-    CommitRequest, CreateTable, CreateTableKind, DeleteOutcome, DeleteRequest, DeleteTarget, DropTable, OwnerChange,
-    StableDdl, TableChange, TopicDdl, WriteOutcome, WriteRequest,
+    CommitRequest, CreateTable, CreateTableKind, DeleteOutcome, DeleteRequest, DeleteTarget, DropTable,
+    OwnerChange, StableDdl, TableChange, TopicDdl, WriteOutcome, WriteRequest,
 };
 pub(crate) use rows::ticks;
 pub(crate) use shell::{Flight, Proposer};
@@ -65,7 +64,8 @@ impl Context {
 
     /// The uid that goes with a number of this shard.
     pub(crate) fn uid(&self, counter: u64) -> Result<TableUid> {
-        TableUid::issued(self.vgroup.0, counter).ok_or_else(|| model::Error::internal("table numbers are used up"))
+        TableUid::issued(self.vgroup.0, counter)
+            .ok_or_else(|| model::Error::internal("table numbers are used up"))
     }
 }
 

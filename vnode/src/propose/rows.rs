@@ -37,7 +37,8 @@ pub(super) fn shape_columns(
     let mut placed: Vec<(usize, ColumnId, ArrayRef)> = Vec::with_capacity(columns.len());
     for (id, values) in columns {
         let found = schema.column_by_id(*id);
-        let (at, column) = found.ok_or_else(|| Error::with(Code::InvalidColumn, super::request::column_name(schema, *id)))?;
+        let (at, column) = found
+            .ok_or_else(|| Error::with(Code::InvalidColumn, super::request::column_name(schema, *id)))?;
         if *values.data_type() != column.data_type.arrow(precision) {
             let detail = format!("{} type={} given={}", column.name, column.data_type, values.data_type());
             return Err(Error::with(Code::WrongValueType, detail));
@@ -92,16 +93,25 @@ fn check_tick(precision: Precision, (first, last): (i64, i64), tick: i64, table:
     }
     let show = |tick| format_timestamp(tick, precision, Zone::UTC);
     let detail = format!("{} table={table}", show(tick));
-    Err(Error::with(Code::TimestampOutOfRange, detail)
-        .hint(format!("accepted now: {} to {} (KEEP)", show(first), show(last))))
+    Err(Error::with(Code::TimestampOutOfRange, detail).hint(format!(
+        "accepted now: {} to {} (KEEP)",
+        show(first),
+        show(last)
+    )))
 }
 
 /// The ticks of a timestamp column.
 pub(crate) fn ticks(values: &ArrayRef) -> Option<&[i64]> {
     Some(match values.data_type() {
-        Arrow::Timestamp(TimeUnit::Millisecond, _) => values.as_primitive_opt::<TimestampMillisecondType>()?.values(),
-        Arrow::Timestamp(TimeUnit::Microsecond, _) => values.as_primitive_opt::<TimestampMicrosecondType>()?.values(),
-        Arrow::Timestamp(TimeUnit::Nanosecond, _) => values.as_primitive_opt::<TimestampNanosecondType>()?.values(),
+        Arrow::Timestamp(TimeUnit::Millisecond, _) => {
+            values.as_primitive_opt::<TimestampMillisecondType>()?.values()
+        }
+        Arrow::Timestamp(TimeUnit::Microsecond, _) => {
+            values.as_primitive_opt::<TimestampMicrosecondType>()?.values()
+        }
+        Arrow::Timestamp(TimeUnit::Nanosecond, _) => {
+            values.as_primitive_opt::<TimestampNanosecondType>()?.values()
+        }
         _ => return None,
     })
 }

@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 use raft::{Group, Pending};
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::write::{self, ShapedWrite};
+use super::write::{self, SchemaBlocks, ShapedWrite};
 use super::{Checked, Context, Overlay, WriteRequest};
 use crate::record::OffsetRecord;
 use crate::state::VnodeState;
@@ -35,6 +35,7 @@ pub(crate) struct Proposer {
 /// What the next proposal has to know of those before it.
 struct Order {
     overlay: Overlay,
+    schemas: SchemaBlocks,
     /// Records queued since the shard was opened, counted as the state counts those applied.
     queued: u64,
     received_ns: i64,
@@ -72,7 +73,13 @@ impl Proposer {
         let order = {
             let state = state.read();
             let overlay = Overlay::starting(state.next_table());
-            Order { overlay, queued: state.own_records(), received_ns: state.received_ns(), queueing: false }
+            Order {
+                overlay,
+                schemas: SchemaBlocks::default(),
+                queued: state.own_records(),
+                received_ns: state.received_ns(),
+                queueing: false,
+            }
         };
         Self {
             vgroup,
@@ -98,7 +105,7 @@ impl Proposer {
     /// value runs beside other writes.
     pub(crate) async fn write(&self, request: WriteRequest) -> Result<(Flight, u64)> {
         let context = self.context(self.clock.now_ns());
-        let shaped = write::shape(&self.state.read(), &context, request)?;
+        let shaped = write::shape(&self.state, &context, request)?;
         let affected_rows = shaped.rows();
         Ok((self.queue_write(shaped).await?, affected_rows))
     }
@@ -109,7 +116,8 @@ impl Proposer {
         let resolved = {
             let state = self.state.read();
             order.overlay.settle(&state);
-            write::resolve(&state, &order.overlay, &context, shaped)?
+            let Order { overlay, schemas, .. } = &mut *order;
+            write::resolve(&state, overlay, schemas, &context, shaped)?
         };
         let checked = resolved.checked()?;
         let flight = self.queue(&mut order, checked, context.now_ns).await?;
@@ -201,7 +209,10 @@ impl Proposer {
 
     /// Waits until everything queued so far is applied.
     async fn drain(&self, order: &Order) -> Result<()> {
-        self.until(|| self.state.read().own_records() >= order.queued || self.suspect.load(Ordering::Acquire)).await?;
+        self.until(|| {
+            self.state.read().own_records() >= order.queued || self.suspect.load(Ordering::Acquire)
+        })
+        .await?;
         if self.suspect.load(Ordering::Acquire) { Err(Error::of(Code::Conflict)) } else { Ok(()) }
     }
 

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use model::{Code, ColumnId, Error, Result, TableKind, TableSchema, TableUid};
+use parking_lot::RwLock;
 use proto::write::{TableRun, WriteBlock};
-use wal::{Kind, SchemaBlock};
+use wal::{Kind, SchemaBlock, SchemaKey};
 
 use super::overlay::PendingChild;
 use super::rows::{self, bad};
 use super::{Checked, Context, Overlay, WriteRequest, tags};
 use crate::block::{BlockRun, RowBlock};
-use crate::record::schema::StoredSchema;
+use crate::record::schema::{StoredSchema, key as schema_key};
 use crate::record::{DataRecord, NewTable, NewTableKind, WriteRecord};
 use crate::state::VnodeState;
 
@@ -56,26 +57,59 @@ impl ResolvedWrite {
     }
 }
 
+/// Schema blocks as they were written before: every Data record names those that it needs.
+#[derive(Debug, Default)]
+pub(crate) struct SchemaBlocks(HashMap<SchemaKey, SchemaBlock>);
+
+impl SchemaBlocks {
+    /// More than this are not kept: a shard of many normal tables would keep them all.
+    const MAX: usize = 1_024;
+
+    fn get(&mut self, owner: TableUid, name: &str, schema: &TableSchema) -> Result<SchemaBlock> {
+        let key = schema_key(owner, schema.version);
+        if let Some(block) = self.0.get(&key) {
+            return Ok(block.clone());
+        }
+        let block = StoredSchema { name: name.to_owned(), schema: schema.clone() }.block(owner)?;
+        if self.0.len() >= Self::MAX {
+            self.0.clear();
+        }
+        self.0.insert(key, block.clone());
+        Ok(block)
+    }
+}
+
 /// Checks columns and runs against the schemas in force.
-pub(crate) fn shape(state: &VnodeState, context: &Context, request: WriteRequest) -> Result<ShapedWrite> {
+///
+/// The state is locked only to look a schema up: the rows may be many.
+pub(crate) fn shape(
+    state: &RwLock<VnodeState>,
+    context: &Context,
+    request: WriteRequest,
+) -> Result<ShapedWrite> {
     if request.blocks.is_empty() {
         return Err(bad("a write without rows"));
     }
-    let blocks = request.blocks.into_iter().map(|block| shape_block(state, context, block)).collect::<Result<_>>()?;
+    let blocks =
+        request.blocks.into_iter().map(|block| shape_block(state, context, block)).collect::<Result<_>>()?;
     Ok(ShapedWrite { blocks, replicated: request.replicated })
 }
 
-fn shape_block(state: &VnodeState, context: &Context, block: WriteBlock) -> Result<ShapedBlock> {
-    let (owner, owner_name, schema) = match block.stable {
+fn owner_of(state: &VnodeState, block: &WriteBlock) -> Result<(TableUid, String, Arc<TableSchema>)> {
+    match block.stable {
         Some(uid) => {
             let stable = state.stables.get(uid).ok_or_else(|| Error::of(Code::StableNotExist))?;
-            (uid, stable.name.clone(), Arc::clone(&stable.schema))
+            Ok((uid, stable.name.clone(), Arc::clone(&stable.schema)))
         }
         None => {
             let [run] = &block.runs[..] else { return Err(bad("a normal table has one run")) };
-            normal_table(state, &run.table)?
+            normal_table(state, &run.table)
         }
-    };
+    }
+}
+
+fn shape_block(state: &RwLock<VnodeState>, context: &Context, block: WriteBlock) -> Result<ShapedBlock> {
+    let (owner, owner_name, schema) = owner_of(&state.read(), &block)?;
     let shaped = rows::shape_columns(&schema, context.precision(), &block.columns)?;
     let timestamps = shaped.columns.iter().find(|(id, _)| *id == ColumnId::TIMESTAMP);
     let (_, timestamps) = timestamps.ok_or_else(|| bad("the first column must be the primary timestamp"))?;
@@ -103,6 +137,7 @@ fn normal_table(state: &VnodeState, name: &str) -> Result<(TableUid, String, Arc
 pub(crate) fn resolve(
     state: &VnodeState,
     overlay: &Overlay,
+    known: &mut SchemaBlocks,
     context: &Context,
     mut shaped: ShapedWrite,
 ) -> Result<ResolvedWrite> {
@@ -114,9 +149,8 @@ pub(crate) fn resolve(
     let mut blocks = Vec::with_capacity(shaped.blocks.len());
     let mut schemas: Vec<SchemaBlock> = Vec::new();
     for block in shaped.blocks {
-        let schema = StoredSchema { name: block.owner_name.clone(), schema: TableSchema::clone(&block.schema) };
-        if !schemas.iter().any(|known| known.key.owner == block.owner.0) {
-            schemas.push(schema.block(block.owner)?);
+        if !schemas.iter().any(|schema| schema.key.owner == block.owner.0) {
+            schemas.push(known.get(block.owner, &block.owner_name, &block.schema)?);
         }
         blocks.push(resolver.block(block)?);
     }
@@ -196,7 +230,13 @@ impl Resolver<'_> {
         }
     }
 
-    fn make(&mut self, stable: TableUid, schema: &TableSchema, name: &str, values: &[model::Value]) -> Result<TableUid> {
+    fn make(
+        &mut self,
+        stable: TableUid,
+        schema: &TableSchema,
+        name: &str,
+        values: &[model::Value],
+    ) -> Result<TableUid> {
         check_new_name(self.state, self.context, name)?;
         tags::check_all(schema, values)?;
         let uid = self.context.uid(self.overlay.next_table.saturating_add(self.creates.len() as u64))?;

@@ -109,7 +109,8 @@ impl DataRecord {
             let start = out.len();
             let columns: Vec<ArrayRef> = block.columns.iter().map(|(_, column)| column.clone()).collect();
             frame::encode(&columns, &mut out)?;
-            let len = u32::try_from(out.len() - start).map_err(|_| RecordError::Invalid("frame beyond 4 GiB"))?;
+            let len =
+                u32::try_from(out.len() - start).map_err(|_| RecordError::Invalid("frame beyond 4 GiB"))?;
             if let Some(slot) = out.get_mut(at..at + 4) {
                 slot.copy_from_slice(&len.to_le_bytes());
             }
@@ -120,7 +121,8 @@ impl DataRecord {
     fn size_hint(&self) -> usize {
         let blocks = self.writes.iter().flat_map(|write| &write.blocks);
         let rows = blocks.map(|block| {
-            let columns: usize = block.columns.iter().map(|(_, c)| c.get_buffer_memory_size().min(64 << 20)).sum();
+            let columns: usize =
+                block.columns.iter().map(|(_, c)| c.get_buffer_memory_size().min(64 << 20)).sum();
             columns + 24 * block.columns.len() + 12 * block.runs.len() + 128
         });
         rows.sum::<usize>() + 64
@@ -259,7 +261,8 @@ impl BlockHeader {
             end = next.ok_or(RecordError::Invalid("run ends do not rise"))?;
             runs.push(BlockRun { table: TableUid(uid), end });
         }
-        let frame_len = usize::try_from(cursor.u32()?).map_err(|_| RecordError::Invalid("frame beyond memory"))?;
+        let frame_len =
+            usize::try_from(cursor.u32()?).map_err(|_| RecordError::Invalid("frame beyond memory"))?;
         Ok(Self { owner, schema_version, complete, columns, runs, frame_len, frame_at: 0 })
     }
 
@@ -276,7 +279,9 @@ impl BlockHeader {
     pub fn rows(&self, body: &Bytes) -> Result<RowBlock, RecordError> {
         let frame = frame::decode(body, self.frame_at)?;
         let rows = usize::try_from(self.row_count()).unwrap_or(usize::MAX);
-        if frame.columns.len() != self.columns.len() || frame.columns.iter().any(|column| column.len() != rows) {
+        if frame.columns.len() != self.columns.len()
+            || frame.columns.iter().any(|column| column.len() != rows)
+        {
             return Err(RecordError::Invalid("rows differ from their descriptor"));
         }
         Ok(RowBlock {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use model::{
-    ColumnDef, ColumnId, Compression, DataType, Encoding, Level, SchemaVersion, StableInfo, TableSchema, TableUid, Value,
+    ColumnDef, ColumnId, Compression, DataType, Encoding, Level, SchemaVersion, StableInfo, TableSchema,
+    TableUid, Value,
 };
 use serde::{Deserialize, Serialize};
 
@@ -245,11 +246,7 @@ mod tests {
             MetaRecord::AlterStable { stable, change: SchemaChange::AddTag { tag } },
             MetaRecord::DropStable { uid: TableUid(3), name: "meter".into() },
             MetaRecord::CreateTables(vec![child]),
-            MetaRecord::DropTables(vec![DroppedTable {
-                uid: TableUid(9),
-                name: "n".into(),
-                stable: None,
-            }]),
+            MetaRecord::DropTables(vec![DroppedTable { uid: TableUid(9), name: "n".into(), stable: None }]),
         ]
     }
 

@@ -104,9 +104,9 @@ impl Groups {
         Committed { offset, consumer, sequence }: Committed,
     ) {
         // The proposer has checked this; checked again, since what follows from the log must not depend on who wrote it.
-        let is_current = self
-            .get(topic, group)
-            .is_some_and(|state| state.is_owned_by(consumer, epoch) && state.is_next_commit(consumer, sequence));
+        let is_current = self.get(topic, group).is_some_and(|state| {
+            state.is_owned_by(consumer, epoch) && state.is_next_commit(consumer, sequence)
+        });
         if is_current {
             let state = self.entry(topic, group);
             state.committed = Some(Committed { offset, consumer, sequence });
@@ -163,7 +163,11 @@ mod tests {
         groups.set_owner(&owner(2, Some(8)));
         assert_eq!(commit(&mut groups, 7, 1, 9, 900), Some(Version(130)), "C006: a zombie");
         assert_eq!(commit(&mut groups, 8, 1, 1, 900), Some(Version(130)), "right consumer, old token");
-        assert_eq!(commit(&mut groups, 8, 2, 1, 140), Some(Version(140)), "numbers of another consumer begin anew");
+        assert_eq!(
+            commit(&mut groups, 8, 2, 1, 140),
+            Some(Version(140)),
+            "numbers of another consumer begin anew"
+        );
     }
 
     #[test]

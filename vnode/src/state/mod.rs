@@ -13,7 +13,9 @@ mod topics;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model::{Error, SchemaVersion, StableInfo, TableInfo, TableKind, TableSchema, TableUid, TopicId, Version};
+use model::{
+    Error, SchemaVersion, StableInfo, TableInfo, TableKind, TableSchema, TableUid, TopicId, Version,
+};
 use wal::Kind;
 
 pub(crate) use dirty::Dirty;
@@ -23,8 +25,8 @@ pub use tables::{OlderTags, TableAt, TableEntry, Tables};
 pub use topics::Topics;
 
 use crate::record::{
-    DataRecord, DeleteRecord, DeleteScope, MetaRecord, NewTable, NewTableKind, OffsetRecord, OwnerRecord, RecordError,
-    TopicRecord,
+    DataRecord, DeleteRecord, DeleteScope, MetaRecord, NewTable, NewTableKind, OffsetRecord, OwnerRecord,
+    RecordError, TopicRecord,
 };
 use crate::store::{DeleteScope as Hidden, Store};
 
@@ -110,7 +112,13 @@ impl VnodeState {
         }
     }
 
-    fn apply_body(&mut self, version: Version, time_ns: i64, kind: Kind, body: &Bytes) -> Result<(), RecordError> {
+    fn apply_body(
+        &mut self,
+        version: Version,
+        time_ns: i64,
+        kind: Kind,
+        body: &Bytes,
+    ) -> Result<(), RecordError> {
         match kind {
             Kind::Data => self.apply_data(version, DataRecord::decode(body)?),
             Kind::Meta => self.apply_meta(version, time_ns, MetaRecord::decode(body)?),
@@ -176,7 +184,9 @@ impl VnodeState {
             return;
         }
         let (kind, tags_schema) = match table.kind {
-            NewTableKind::Child { stable, schema_version, tags } => (TableKind::Child { stable, tags }, schema_version),
+            NewTableKind::Child { stable, schema_version, tags } => {
+                (TableKind::Child { stable, tags }, schema_version)
+            }
             NewTableKind::Normal { schema } => {
                 let schema_version = schema.version;
                 self.dirty.schema(table.uid, schema_version);

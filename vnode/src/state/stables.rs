@@ -80,7 +80,9 @@ impl Stables {
     }
 
     pub(super) fn drop(&mut self, uid: TableUid, version: Version) {
-        let Some(entry) = self.by_uid.get_mut(&uid).filter(|entry| entry.dropped_at.is_none()) else { return };
+        let Some(entry) = self.by_uid.get_mut(&uid).filter(|entry| entry.dropped_at.is_none()) else {
+            return;
+        };
         entry.dropped_at = Some(version);
         if self.by_name.get(&entry.info.name) == Some(&uid) {
             self.by_name.remove(&entry.info.name);
@@ -89,8 +91,12 @@ impl Stables {
 
     /// Forgets what only records before `first` needed. Answers what went.
     pub(super) fn prune(&mut self, first: Version) -> Vec<TableUid> {
-        let gone: Vec<_> =
-            self.by_uid.iter().filter(|(_, e)| e.dropped_at.is_some_and(|at| at < first)).map(|(uid, _)| *uid).collect();
+        let gone: Vec<_> = self
+            .by_uid
+            .iter()
+            .filter(|(_, e)| e.dropped_at.is_some_and(|at| at < first))
+            .map(|(uid, _)| *uid)
+            .collect();
         for uid in &gone {
             self.by_uid.remove(uid);
             self.forget_schemas(*uid);
@@ -122,7 +128,10 @@ impl Stables {
             return Arc::clone(tags);
         }
         let place = |tag: &model::ColumnDef| from.tags.iter().position(|old| old.id == tag.id);
-        to.tags.iter().map(|tag| place(tag).and_then(|at| tags.get(at)).cloned().unwrap_or_default()).collect()
+        to.tags
+            .iter()
+            .map(|tag| place(tag).and_then(|at| tags.get(at)).cloned().unwrap_or_default())
+            .collect()
     }
 }
 

@@ -174,8 +174,16 @@ impl Tables {
     }
 
     /// SET TAG.
-    pub(super) fn set_tags(&mut self, uid: TableUid, tags: Arc<[Value]>, tags_schema: SchemaVersion, version: Version) {
-        let Some(entry) = self.by_uid.get_mut(&uid).filter(|entry| entry.dropped_at.is_none()) else { return };
+    pub(super) fn set_tags(
+        &mut self,
+        uid: TableUid,
+        tags: Arc<[Value]>,
+        tags_schema: SchemaVersion,
+        version: Version,
+    ) {
+        let Some(entry) = self.by_uid.get_mut(&uid).filter(|entry| entry.dropped_at.is_none()) else {
+            return;
+        };
         if let TableKind::Child { tags: current, .. } = &mut Arc::make_mut(&mut entry.info).kind {
             let old = std::mem::replace(current, tags);
             entry.older.push(OlderTags { since: entry.since, tags: old, tags_schema: entry.tags_schema });

@@ -72,7 +72,8 @@ impl Compiled {
             }
             TopicKind::Query => {
                 let topic = CompiledTopic::compile(read(definition)?)?;
-                let columns = topic.columns().iter().map(|column| (column.name.clone(), column.data_type)).collect();
+                let columns =
+                    topic.columns().iter().map(|column| (column.name.clone(), column.data_type)).collect();
                 Source::Query(Box::new(QueryTopic { topic, schema: Arc::new(BlockSchema { columns }) }))
             }
         };

@@ -14,9 +14,7 @@ use super::compiled::{Compiled, Source};
 use super::rows::{self, RunTable};
 use super::{Block, BlockSchema, meta};
 use crate::block::RowBlock;
-use crate::record::{
-    DataHeader, DeleteRecord, MetaRecord, NewTable, NewTableKind, TopicMeta, WriteHeader,
-};
+use crate::record::{DataHeader, DeleteRecord, MetaRecord, NewTable, NewTableKind, TopicMeta, WriteHeader};
 use crate::state::VnodeState;
 
 /// Schemas of blocks, so that blocks of one shape share one.
@@ -78,7 +76,9 @@ impl Evaluator<'_> {
     pub(super) fn show(&mut self, version: Version, kind: Kind, body: &Bytes) -> Result<Shown> {
         match kind {
             Kind::Data => self.data(version, body),
-            Kind::Meta if self.topic.meta != TopicMeta::Without => self.meta(version, MetaRecord::decode(body)?),
+            Kind::Meta if self.topic.meta != TopicMeta::Without => {
+                self.meta(version, MetaRecord::decode(body)?)
+            }
             Kind::Delete if self.topic.meta == TopicMeta::With => {
                 let record = DeleteRecord::decode(body)?;
                 let is_shown = match &self.topic.source {
@@ -225,7 +225,9 @@ impl Evaluator<'_> {
                 let entries = made.iter().filter_map(|uid| state.tables.entry(*uid));
                 entries.map(|entry| Arc::from(entry.info.name.as_str())).collect()
             };
-            shown.blocks.sort_by_key(|block| !block.table.as_ref().is_some_and(|table| names.contains(table)));
+            shown
+                .blocks
+                .sort_by_key(|block| !block.table.as_ref().is_some_and(|table| names.contains(table)));
         }
         Ok(shown)
     }
@@ -286,13 +288,15 @@ impl Evaluator<'_> {
         }
         let state = self.state.read();
         let schema = state.schema(block.owner, block.schema_version);
-        let schema = schema.ok_or_else(|| Error::internal(format!("schema of rows is unknown owner={}", block.owner)))?;
+        let schema = schema
+            .ok_or_else(|| Error::internal(format!("schema of rows is unknown owner={}", block.owner)))?;
         let column = |id: &ColumnId| {
             let (_, column) = schema.column_by_id(*id)?;
             Some((column.name.clone(), column.data_type))
         };
         let columns = key.2.iter().map(column).collect::<Option<Vec<_>>>();
-        let columns = columns.ok_or_else(|| Error::internal(format!("column of rows is unknown owner={}", block.owner)))?;
+        let columns = columns
+            .ok_or_else(|| Error::internal(format!("column of rows is unknown owner={}", block.owner)))?;
         let shape = Arc::new(BlockSchema { columns });
         self.shapes.insert(key, Arc::clone(&shape));
         Ok(shape)

@@ -16,7 +16,6 @@ mod meta;
 mod rows;
 mod types;
 
-
 use std::fmt;
 use std::sync::Arc;
 
@@ -24,7 +23,9 @@ use model::{Code, Error, Result, Version};
 use tokio::sync::watch;
 
 pub(crate) use compiled::TopicCache;
-pub use types::{Batch, BatchKind, Block, BlockSchema, OffsetReset, Range, Read, ReadOptions, SubscribeRequest};
+pub use types::{
+    Batch, BatchKind, Block, BlockSchema, OffsetReset, Range, Read, ReadOptions, SubscribeRequest,
+};
 
 use self::core::{Core, Log};
 use crate::propose;
@@ -41,11 +42,8 @@ pub struct Subscription {
 impl Subscription {
     pub(crate) async fn open(vnode: Arc<Vnode>, request: SubscribeRequest) -> Result<Self> {
         let position = resolve(&vnode, &request).await?;
-        let log = Log {
-            wal: vnode.group.log(),
-            state: Arc::clone(&vnode.state),
-            clock: Arc::clone(&vnode.clock),
-        };
+        let log =
+            Log { wal: vnode.group.log(), state: Arc::clone(&vnode.state), clock: Arc::clone(&vnode.clock) };
         let (applied, closing) = (vnode.group.applied(), vnode.closing.subscribe());
         Ok(Self { vnode, core: Core::new(log, request, position), applied, closing })
     }
@@ -95,7 +93,10 @@ impl Subscription {
 
 impl fmt::Debug for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription").field("vgroup", &self.vnode.vgroup()).field("core", &self.core).finish_non_exhaustive()
+        f.debug_struct("Subscription")
+            .field("vgroup", &self.vnode.vgroup())
+            .field("core", &self.core)
+            .finish_non_exhaustive()
     }
 }
 
@@ -106,7 +107,10 @@ async fn resolve(vnode: &Vnode, request: &SubscribeRequest) -> Result<Version> {
         core::check_owner(&state, request)?;
         let held = state.groups.get(request.topic, &request.group);
         let committed = held.and_then(|held| held.committed.as_ref()).map(|committed| committed.offset);
-        request.position.or(committed).or_else(|| held.and_then(|held| held.start).filter(|_| is_latest(request)))
+        request
+            .position
+            .or(committed)
+            .or_else(|| held.and_then(|held| held.start).filter(|_| is_latest(request)))
     };
     if let Some(known) = known {
         return Ok(known);

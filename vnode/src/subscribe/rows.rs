@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use arrow_array::types::Int32Type;
-use arrow_array::{Array, ArrayRef, DictionaryArray, Int32Array, RecordBatch, RecordBatchOptions, StringArray, new_null_array};
+use arrow_array::{
+    Array, ArrayRef, DictionaryArray, Int32Array, RecordBatch, RecordBatchOptions, StringArray,
+    new_null_array,
+};
 use arrow_schema::{DataType, SchemaRef};
 use arrow_select::take::take;
 use model::{ColumnId, Error, Result, TableInfo, TableSchema, TableUid, Value, Version};
@@ -45,7 +48,11 @@ pub(super) fn tables_at(state: &VnodeState, version: Version, uids: &[TableUid])
 }
 
 /// One row a table with the tags and names that a condition asks for.
-pub(super) fn label_batch(tables: &[&RunTable], columns: &[ScanColumn], schema: &SchemaRef) -> Result<RecordBatch> {
+pub(super) fn label_batch(
+    tables: &[&RunTable],
+    columns: &[ScanColumn],
+    schema: &SchemaRef,
+) -> Result<RecordBatch> {
     let columns = columns.iter().zip(schema.fields()).map(|(column, field)| match column {
         ScanColumn::Tag(id) => Ok(value_array(field.data_type(), tables.iter().map(|table| table.tag(*id)))),
         ScanColumn::Tbname => names(tables.iter().map(|table| table.info.name.as_str()), field.data_type()),
@@ -122,7 +129,8 @@ impl<'a> Chosen<'a> {
             ranges => {
                 let slices: Vec<_> = ranges.iter().map(|(start, len)| values.slice(*start, *len)).collect();
                 let slices: Vec<&dyn Array> = slices.iter().map(AsRef::as_ref).collect();
-                arrow_select::concat::concat(&slices).map_err(|e| Error::internal("rows for a topic").caused_by(e))
+                arrow_select::concat::concat(&slices)
+                    .map_err(|e| Error::internal("rows for a topic").caused_by(e))
             }
         }
     }

@@ -40,7 +40,11 @@ async fn what_does_not_fit_is_refused_whole() {
         ("unknown super table", good(&|b| b.stable = Some(TableUid(99))), Code::StableNotExist),
         ("missing child", good(&|b| b.runs[0].create_tags = None), Code::TableNotExist),
         ("too few tags", good(&|b| b.runs[0].create_tags = Some(vec![Value::Null])), Code::TagsNotMatched),
-        ("tag type", good(&|b| b.runs[0].create_tags = Some(vec![Value::Bool(true), Value::Null])), Code::WrongValueType),
+        (
+            "tag type",
+            good(&|b| b.runs[0].create_tags = Some(vec![Value::Bool(true), Value::Null])),
+            Code::WrongValueType,
+        ),
         (
             "tag length",
             good(&|b| b.runs[0].create_tags = Some(vec![Value::Null, Value::Text("nine char".into())])),
@@ -55,11 +59,19 @@ async fn what_does_not_fit_is_refused_whole() {
         ("no timestamp", good(&|b| drop(b.columns.remove(0))), Code::BadRequest),
         ("column type", with_columns(1, Arc::new(StringArray::from(vec!["1", "2"]))), Code::WrongValueType),
         ("column length", with_columns(1, Arc::new(Int32Array::from(vec![1]))), Code::BadRequest),
-        ("long text", with_columns(2, Arc::new(StringArray::from(vec!["123456789", ""]))), Code::ValueTooLong),
+        (
+            "long text",
+            with_columns(2, Arc::new(StringArray::from(vec!["123456789", ""]))),
+            Code::ValueTooLong,
+        ),
         ("null timestamp", with_columns(0, ts(vec![Some(START_MS), None])), Code::InsertSyntax),
         ("equal timestamps", with_columns(0, ts(vec![Some(START_MS); 2])), Code::BadRequest),
         ("before KEEP", with_columns(0, ts(vec![Some(0), Some(START_MS)])), Code::TimestampOutOfRange),
-        ("after the year 2970", with_columns(0, ts(vec![Some(START_MS), Some(i64::MAX)])), Code::TimestampOutOfRange),
+        (
+            "after the year 2970",
+            with_columns(0, ts(vec![Some(START_MS), Some(i64::MAX)])),
+            Code::TimestampOutOfRange,
+        ),
         ("run past the rows", good(&|b| b.runs[0].end = 3), Code::BadRequest),
         ("rows past the runs", good(&|b| b.runs[0].end = 1), Code::BadRequest),
         ("empty run", good(&|b| b.runs[0].end = 0), Code::BadRequest),
@@ -146,10 +158,7 @@ async fn what_the_mnode_says_twice_makes_one_record() {
         assert_eq!(vnode.apply_stable(ddl).await.unwrap(), None);
         assert_eq!(vnode.positions().appended, end);
     }
-    for ddl in [
-        TopicDdl::Create(topic(TopicKind::Database, TopicMeta::Without)),
-        TopicDdl::Drop(T),
-    ] {
+    for ddl in [TopicDdl::Create(topic(TopicKind::Database, TopicMeta::Without)), TopicDdl::Drop(T)] {
         assert!(vnode.apply_topic(ddl.clone()).await.unwrap().is_some());
         assert_eq!(vnode.apply_topic(ddl).await.unwrap(), None);
     }
@@ -227,7 +236,9 @@ async fn a_normal_table_changes_its_schema() {
     let rename = TableChange::RenameColumn { name: "s".into(), new_name: "text".into() };
     alter(rename.clone()).await.unwrap();
     assert_eq!(alter(rename).await.unwrap_err(), Code::InvalidColumn);
-    let model::TableKind::Normal { schema } = vnode.table("n").unwrap().kind.clone() else { panic!("normal") };
+    let model::TableKind::Normal { schema } = vnode.table("n").unwrap().kind.clone() else {
+        panic!("normal")
+    };
     assert_eq!((schema.version.0, schema.columns[1].name.as_str()), (3, "text"));
     assert_eq!(schema.columns[1].data_type, varchar(9));
     vnode.close().await.unwrap();

@@ -76,7 +76,10 @@ async fn a_stale_owner_reads_nothing_and_a_parked_one_is_released() {
     });
     own(&vnode, "g", ConsumerId(12), 2).await;
     assert_eq!(waiting.await.unwrap(), Code::ConsumerMismatch);
-    assert_eq!(vnode.subscribe(request(OffsetReset::Earliest)).await.unwrap_err().code(), Code::ConsumerMismatch);
+    assert_eq!(
+        vnode.subscribe(request(OffsetReset::Earliest)).await.unwrap_err().code(),
+        Code::ConsumerMismatch
+    );
     // An overtaken switch is no error and changes nothing.
     let late = OwnerChange { topic: T, group: "g".into(), epoch: Epoch(1), owner: Some(ME) };
     assert_eq!(vnode.set_owner(late).await.unwrap(), None);
@@ -98,7 +101,8 @@ async fn latest_is_remembered_through_a_hand_over_and_a_restart() {
     own(&vnode, "g", ConsumerId(12), 2).await;
     crash(vnode).await;
     let vnode = open(dir.path(), &time).await;
-    let taken_over = SubscribeRequest { consumer: ConsumerId(12), epoch: Epoch(2), ..request(OffsetReset::Latest) };
+    let taken_over =
+        SubscribeRequest { consumer: ConsumerId(12), epoch: Epoch(2), ..request(OffsetReset::Latest) };
     let mut second = vnode.subscribe(taken_over).await.unwrap();
     assert_eq!(drain(&mut second), [(String::new(), vec![row("a", 2, 2)])]);
     drop(second);
@@ -114,7 +118,10 @@ async fn none_without_an_offset_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let vnode = open(dir.path(), &clock()).await;
     with_topic(&vnode, TopicKind::Database, TopicMeta::Without).await;
-    assert_eq!(vnode.subscribe(request(OffsetReset::None)).await.unwrap_err().code(), Code::NoCommittedOffset);
+    assert_eq!(
+        vnode.subscribe(request(OffsetReset::None)).await.unwrap_err().code(),
+        Code::NoCommittedOffset
+    );
     vnode.commit(commit(ME, 1, 1, 3)).await.unwrap();
     assert_eq!(subscribe(&vnode, OffsetReset::None).await.position(), Version(3));
     vnode.close().await.unwrap();

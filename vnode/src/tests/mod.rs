@@ -16,8 +16,8 @@ use arrow_array::{Array, ArrayRef, Int32Array, RecordBatch, StringArray, Timesta
 use arrow_schema::{DataType as Arrow, Field, Schema, TimeUnit};
 use futures::TryStreamExt;
 use model::{
-    ColumnId, ConsumerId, DataType, DatabaseId, DatabaseInfo, DatabaseOptions, Epoch, ManualClock, Result, StableInfo,
-    TableSchema, TableUid, TopicId, Value, VgroupId,
+    ColumnId, ConsumerId, DataType, DatabaseId, DatabaseInfo, DatabaseOptions, Epoch, ManualClock, Result,
+    StableInfo, TableSchema, TableUid, TopicId, Value, VgroupId,
 };
 use proto::write::{TableRun, WriteBlock};
 use query::source::{ScanColumn, ScanOrder, ScanRequest, Shard, TimeRange};
@@ -33,6 +33,9 @@ pub(super) const METER: TableUid = TableUid(7);
 pub(super) const T: TopicId = TopicId(1);
 pub(super) const ME: ConsumerId = ConsumerId(11);
 
+/// Table, tick after the start, v.
+pub(super) type Row = (String, i64, Option<i32>);
+
 pub(super) fn database(vgroups: u32) -> DatabaseInfo {
     DatabaseInfo {
         id: DatabaseId(1),
@@ -47,7 +50,11 @@ pub(super) fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::at(START_NS))
 }
 
-pub(super) async fn try_open(dir: &Path, clock: &Arc<ManualClock>, database: DatabaseInfo) -> Result<Arc<Vnode>> {
+pub(super) async fn try_open(
+    dir: &Path,
+    clock: &Arc<ManualClock>,
+    database: DatabaseInfo,
+) -> Result<Arc<Vnode>> {
     let options = VnodeOptions { vgroup: VgroupId(2), database: Arc::new(database), dir: dir.to_path_buf() };
     Vnode::open(options, Arc::new(StdDisk), Arc::clone(clock) as _).await
 }
@@ -115,7 +122,7 @@ pub(super) async fn with_meter(vnode: &Vnode) {
 }
 
 /// Rows of the super table as (table, tick after the start, v), in order of table name and time.
-pub(super) async fn scan(vnode: &Vnode) -> Vec<(String, i64, Option<i32>)> {
+pub(super) async fn scan(vnode: &Vnode) -> Vec<Row> {
     let name = Arrow::Dictionary(Box::new(Arrow::Int32), Box::new(Arrow::Utf8));
     let schema = Schema::new(vec![
         Field::new("tbname", name, true),
@@ -140,16 +147,16 @@ pub(super) async fn scan(vnode: &Vnode) -> Vec<(String, i64, Option<i32>)> {
         let names = arrow::compute::cast(batch.column(0), &Arrow::Utf8).unwrap();
         let ticks = crate::propose::ticks(batch.column(1)).unwrap();
         let values = batch.column(2).as_primitive::<Int32Type>();
-        for row in 0..batch.num_rows() {
+        for (row, tick) in ticks.iter().enumerate() {
             let v = values.is_valid(row).then(|| values.value(row));
-            found.push((names.as_string::<i32>().value(row).to_owned(), ticks[row] - START_MS, v));
+            found.push((names.as_string::<i32>().value(row).to_owned(), tick - START_MS, v));
         }
     }
     found.sort();
     found
 }
 
-pub(super) fn row(table: &str, tick: i64, v: i32) -> (String, i64, Option<i32>) {
+pub(super) fn row(table: &str, tick: i64, v: i32) -> Row {
     (table.into(), tick, Some(v))
 }
 
@@ -184,7 +191,7 @@ pub(super) async fn subscribe(vnode: &Arc<Vnode>, reset: OffsetReset) -> Subscri
 }
 
 /// Reads until there is nothing more; of each batch its JSON and its rows as (table, tick, v).
-pub(super) fn drain(subscription: &mut Subscription) -> Vec<(String, Vec<(String, i64, Option<i32>)>)> {
+pub(super) fn drain(subscription: &mut Subscription) -> Vec<(String, Vec<Row>)> {
     let mut seen = Vec::new();
     while let Read::Batch(batch) = subscription.read(i64::MAX).unwrap() {
         let mut rows = Vec::new();

@@ -19,7 +19,7 @@ struct Expected {
 }
 
 impl Expected {
-    fn rows(&self) -> Vec<(String, i64, Option<i32>)> {
+    fn rows(&self) -> Vec<Row> {
         self.rows.iter().map(|((table, tick), v)| row(table, *tick, *v)).collect()
     }
 }
@@ -39,7 +39,8 @@ async fn run(seed: u64) {
             0..=10 => {
                 let first = chance.random_range(0..30);
                 let v = i32::try_from(step).unwrap();
-                let some: Vec<_> = (first..first + chance.random_range(1..5)).map(|tick| (table, tick, v)).collect();
+                let some: Vec<_> =
+                    (first..first + chance.random_range(1..5)).map(|tick| (table, tick, v)).collect();
                 vnode.write(rows(&some, Some(1))).await.unwrap();
                 expected.tables.insert(table);
                 expected.written += some.len();
@@ -52,7 +53,11 @@ async fn run(seed: u64) {
                 let outcome = vnode.delete(DeleteRequest { target, range }).await.unwrap();
                 let before = expected.rows.len();
                 expected.rows.retain(|(of, tick), _| *of != table || !(first..=first + 5).contains(tick));
-                assert_eq!(outcome.affected_rows, (before - expected.rows.len()) as u64, "seed {seed} step {step}");
+                assert_eq!(
+                    outcome.affected_rows,
+                    (before - expected.rows.len()) as u64,
+                    "seed {seed} step {step}"
+                );
             }
             13 if expected.tables.contains(table) => {
                 vnode.drop_tables(vec![DropTable { name: table.into(), if_exists: false }]).await.unwrap();

@@ -4,7 +4,7 @@ use super::*;
 use crate::record::SchemaChange;
 use crate::subscribe::{Batch, BatchKind};
 
-fn events(seen: Vec<(String, Vec<(String, i64, Option<i32>)>)>) -> Vec<String> {
+fn events(seen: Vec<(String, Vec<Row>)>) -> Vec<String> {
     seen.into_iter().map(|(json, _)| json).collect()
 }
 
@@ -73,7 +73,8 @@ async fn events_are_written_as_captured() {
     with_topic(&vnode, TopicKind::Database, TopicMeta::With).await;
     let columns = [("ts", DataType::Timestamp), ("c1", DataType::Int), ("c2", DataType::Varchar(8))];
     let tags = [("t1", DataType::Int), ("t2", DataType::Varchar(16))];
-    let named = |columns: &[(&str, DataType)]| columns.iter().map(|(n, t)| ((*n).to_owned(), *t)).collect::<Vec<_>>();
+    let named =
+        |columns: &[(&str, DataType)]| columns.iter().map(|(n, t)| ((*n).to_owned(), *t)).collect::<Vec<_>>();
     let schema = TableSchema::new(named(&columns), named(&tags));
     let st = StableInfo { name: "st".into(), schema: Arc::new(schema.clone()), ..meter() };
     vnode.apply_stable(StableDdl::Create(st.clone())).await.unwrap();
@@ -144,7 +145,9 @@ async fn only_meta_shows_tables_that_writes_make_and_no_rows() {
     let seen = events(seen);
     assert_eq!(seen.len(), 2, "{seen:?}");
     assert!(seen[0].starts_with(r#"{"type":"create","tableType":"super""#));
-    assert!(seen[1].starts_with(r#"{"tmq_meta_version":"1.0","metas":[{"type":"create","tableType":"child","tableName":"a""#));
+    assert!(seen[1].starts_with(
+        r#"{"tmq_meta_version":"1.0","metas":[{"type":"create","tableType":"child","tableName":"a""#
+    ));
     vnode.close().await.unwrap();
 }
 
@@ -191,8 +194,11 @@ async fn rows_have_the_schema_of_their_write() {
     vnode.write(without).await.unwrap();
     let mut reader = subscribe(&vnode, OffsetReset::Earliest).await;
     let Read::Batch(batch) = reader.read(i64::MAX).unwrap() else { panic!("rows") };
-    let names: Vec<Vec<&str>> =
-        batch.blocks.iter().map(|b| b.schema.columns.iter().map(|(name, _)| name.as_str()).collect()).collect();
+    let names: Vec<Vec<&str>> = batch
+        .blocks
+        .iter()
+        .map(|b| b.schema.columns.iter().map(|(name, _)| name.as_str()).collect())
+        .collect();
     assert_eq!(names, [vec!["ts", "v", "note"], vec!["ts", "note"]]);
     vnode.close().await.unwrap();
 }
@@ -318,5 +324,162 @@ async fn an_offset_beyond_the_end_waits() {
     assert!(drain(&mut reader).is_empty());
     vnode.write(rows(&[("a", 2, 2)], Some(1))).await.unwrap();
     assert_eq!(drain(&mut reader), [(String::new(), vec![row("a", 2, 2)])]);
+    vnode.close().await.unwrap();
+}
+
+fn select_topic(sql: &str, version: u32) -> crate::record::TopicDefinition {
+    use query::ast::{CreateTopic, Statement, TopicSource};
+    use query::source::{Relation, RelationKind};
+    let Statement::CreateTopic(CreateTopic { source, .. }) = query::parser::parse(sql).unwrap() else {
+        panic!("a topic")
+    };
+    let relation = Relation {
+        database: Arc::new(database(1)),
+        kind: RelationKind::Stable(Arc::new(meter())),
+        shards: vec![],
+    };
+    let session = query::plan::Session::default();
+    let (kind, definition) = match &source {
+        TopicSource::Query(select) => {
+            let mut relations = query::plan::Relations::new();
+            for name in query::plan::relations_named(select) {
+                relations.insert(name, relation.clone());
+            }
+            let topic = query::topic::CompiledTopic::create(select, sql, &relations, &session).unwrap();
+            (TopicKind::Query, serde_json::to_string(topic.definition()).unwrap())
+        }
+        TopicSource::Stable { filter, .. } => {
+            let topic = query::topic::ChildFilter::create(filter.as_ref(), sql, &relation, &session).unwrap();
+            (TopicKind::Stable { stable: METER }, serde_json::to_string(topic.definition()).unwrap())
+        }
+        TopicSource::Database(_) => (TopicKind::Database, String::new()),
+    };
+    TopicDefinition { definition, definition_version: version, ..topic(kind, TopicMeta::Without) }
+}
+
+/// All rows of a query topic, each column as text.
+fn texts(reader: &mut Subscription) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    while let Read::Batch(batch) = reader.read(i64::MAX).unwrap() {
+        assert_eq!(batch.blocks.len(), 1, "spec 2.4: all rows form one block");
+        let block = &batch.blocks[0];
+        assert_eq!(block.table, None);
+        let columns: Vec<ArrayRef> =
+            block.columns.iter().map(|column| arrow::compute::cast(column, &Arrow::Utf8).unwrap()).collect();
+        for row in 0..block.rows() {
+            let text = |column: &ArrayRef| {
+                let texts = column.as_string::<i32>();
+                if texts.is_null(row) { "NULL".to_owned() } else { texts.value(row).to_owned() }
+            };
+            rows.push(columns.iter().map(text).collect());
+        }
+    }
+    rows
+}
+
+/// Spec 1.4 and 1.5, cases 47, 48 and 54: tags count as they were when a row was written.
+#[tokio::test]
+async fn a_query_topic_sees_tags_as_of_each_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let vnode = open(dir.path(), &clock()).await;
+    with_meter(&vnode).await;
+    let definition = select_topic("create topic t as select tbname, v, zone from meter where zone > 1", 1);
+    vnode.apply_topic(TopicDdl::Create(definition)).await.unwrap();
+    own(&vnode, "g", ME, 1).await;
+    vnode.write(rows(&[("a", 1, 1), ("a", 2, 2)], Some(1))).await.unwrap();
+    vnode.write(rows(&[("b", 1, 3)], Some(2))).await.unwrap();
+    let set = |zone| TableChange::SetTags(vec![("zone".into(), Value::Int(zone))]);
+    vnode.alter_table("a", set(5)).await.unwrap();
+    vnode.write(rows(&[("a", 3, 4), ("b", 3, 5)], Some(1))).await.unwrap();
+    vnode.alter_table("a", set(1)).await.unwrap();
+    let mut partial = rows(&[("b", 4, 6)], Some(1));
+    partial.blocks[0].columns.remove(1);
+    vnode.write(partial).await.unwrap();
+    let mut reader = subscribe(&vnode, OffsetReset::Earliest).await;
+    assert_eq!(texts(&mut reader), [["b", "3", "2"], ["a", "4", "5"], ["b", "5", "2"], ["b", "NULL", "2"]]);
+    vnode.close().await.unwrap();
+}
+
+/// Spec 1.4, case C045: the children of a stable topic are those that match when they are written.
+#[tokio::test]
+async fn a_stable_topic_filters_as_of_each_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let vnode = open(dir.path(), &clock()).await;
+    with_meter(&vnode).await;
+    let mut definition = select_topic("create topic t with meta as stable meter where zone = 2", 1);
+    definition.meta = TopicMeta::With;
+    vnode.apply_topic(TopicDdl::Create(definition)).await.unwrap();
+    own(&vnode, "g", ME, 1).await;
+    let set = |zone| TableChange::SetTags(vec![("zone".into(), Value::Int(zone))]);
+    vnode.write(rows(&[("a", 1, 1)], Some(1))).await.unwrap();
+    vnode.write(rows(&[("b", 1, 2)], Some(2))).await.unwrap();
+    vnode.alter_table("a", set(2)).await.unwrap();
+    vnode.write(rows(&[("a", 2, 3)], None)).await.unwrap();
+    vnode.alter_table("b", set(9)).await.unwrap();
+    vnode.write(rows(&[("b", 2, 4)], None)).await.unwrap();
+    vnode.write(rows(&[("c", 1, 5)], Some(2))).await.unwrap();
+    vnode.write(rows(&[("d", 1, 6)], Some(3))).await.unwrap();
+    let mut reader = subscribe(&vnode, OffsetReset::Earliest).await;
+    let seen = drain(&mut reader);
+    let delivered: Vec<_> = seen.iter().flat_map(|(_, rows)| rows.clone()).collect();
+    assert_eq!(delivered, [row("b", 1, 2), row("a", 2, 3), row("c", 1, 5)]);
+    let kinds: Vec<_> = seen.iter().map(|(json, _)| json.chars().take(34).collect::<String>()).collect();
+    let create = r#"{"type":"create","tableType":"chil"#;
+    assert_eq!(
+        kinds,
+        [
+            r#"{"type":"create","tableType":"supe"#,
+            create,
+            r#"{"type":"alter","tableType":"child"#,
+            create // with the rows of `a` before it
+        ],
+        "{seen:?}"
+    );
+    vnode.close().await.unwrap();
+}
+
+/// Spec 1.5, cases 52, 53: a table made again is another one until RELOAD, which delivers what was kept meanwhile.
+#[tokio::test]
+async fn reload_finds_what_a_standing_topic_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let vnode = open(dir.path(), &clock()).await;
+    with_meter(&vnode).await;
+    let definition = select_topic("create topic t as select v from meter", 1);
+    let mut reloaded = definition.clone();
+    reloaded.definition_version = 2;
+    reloaded.definition = reloaded.definition.replace(r#""relation":7"#, r#""relation":8"#);
+    assert_ne!(reloaded.definition, definition.definition);
+    vnode.apply_topic(TopicDdl::Create(definition)).await.unwrap();
+    own(&vnode, "g", ME, 1).await;
+    let mut reader = subscribe(&vnode, OffsetReset::Earliest).await;
+    vnode.write(rows(&[("a", 1, 1)], Some(1))).await.unwrap();
+    assert_eq!(texts(&mut reader), [["1"]]);
+    vnode.apply_stable(StableDdl::Drop { uid: METER }).await.unwrap();
+    vnode.apply_stable(StableDdl::Create(StableInfo { uid: TableUid(8), ..meter() })).await.unwrap();
+    let mut again = rows(&[("a", 2, 2)], Some(1));
+    again.blocks[0].stable = Some(TableUid(8));
+    vnode.write(again).await.unwrap();
+    let position = reader.position();
+    assert!(texts(&mut reader).is_empty());
+    assert_eq!(reader.position(), position, "a topic without its table stands still");
+    vnode.apply_topic(TopicDdl::Reload(reloaded)).await.unwrap();
+    assert_eq!(texts(&mut reader), [["2"]]);
+    vnode.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_dropped_topic_ends_its_readers() {
+    let dir = tempfile::tempdir().unwrap();
+    let vnode = open(dir.path(), &clock()).await;
+    with_topic(&vnode, TopicKind::Database, TopicMeta::Without).await;
+    let mut reader = subscribe(&vnode, OffsetReset::Earliest).await;
+    assert!(drain(&mut reader).is_empty());
+    let waiting = tokio::spawn(async move {
+        reader.ready().await;
+        reader.read(i64::MAX).unwrap_err().code()
+    });
+    vnode.apply_topic(TopicDdl::Drop(T)).await.unwrap();
+    assert_eq!(waiting.await.unwrap(), Code::TopicNotExist);
+    assert_eq!(vnode.offsets(T, "g").committed, None);
     vnode.close().await.unwrap();
 }

@@ -53,7 +53,10 @@ async fn a_checkpoint_brings_everything_back_without_the_log() {
 
     let vnode = try_open(dir.path(), &time, brief).await.unwrap();
     assert_eq!(scan(&vnode).await, [row("a", 1, 1)]);
-    assert_eq!(vnode.table("a").unwrap().kind, model::TableKind::Child { stable: METER, tags: tags(3).into() });
+    assert_eq!(
+        vnode.table("a").unwrap().kind,
+        model::TableKind::Child { stable: METER, tags: tags(3).into() }
+    );
     assert_eq!((vnode.counts().tables, vnode.counts().stables), (1, 1));
     vnode.write(rows(&[("c", 1, 1)], Some(1))).await.unwrap();
     assert!(vnode.table("c").unwrap().uid > uid, "uids are never used again");
