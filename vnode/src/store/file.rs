@@ -186,8 +186,8 @@ fn read_table_index(
     Ok(index)
 }
 
-/// Parquet's way to the bytes of a file. Reads by position: the reader that the crate has for files moves the one cursor
-/// that all readers of a file share.
+/// Parquet's way to the bytes of a file. Reads by position: the reader that the crate has for files moves the one
+/// cursor that all readers of a file share.
 #[derive(Clone, Debug)]
 pub(super) struct FileChunks {
     file: Arc<dyn DiskFile>,

@@ -59,8 +59,8 @@ impl std::fmt::Debug for Reader {
 }
 
 impl FileSource {
-    /// `alone` says that no other source holds rows of this range, so that rows need not be compared. `None` if the file
-    /// has nothing that is wanted. Reads footer and index the first time, no rows.
+    /// `alone` says that no other source holds rows of this range, so that rows need not be compared. `None` if the
+    /// file has nothing that is wanted. Reads footer and index the first time, no rows.
     pub(super) fn open(
         data: &DataFile,
         range: SourceRange,

@@ -46,8 +46,8 @@ pub struct FlushJob {
     pub(super) last_version: Version,
 }
 
-/// Files of a flush, durable but in no manifest yet: [`Store::install`](super::Store::install) shows them. If that never
-/// happens the next start removes them.
+/// Files of a flush, durable but in no manifest yet: [`Store::install`](super::Store::install) shows them. If that
+/// never happens the next start removes them.
 #[derive(Clone, Debug)]
 pub struct FlushOutcome {
     pub(super) generation: u64,

@@ -1,6 +1,6 @@
-//! The Parquet schema of a data file: `tbname`, then the table's columns under the names that they have when the file is
-//! written, then `_set` where rows are partial. What a column is says its field id, which is the column id; names are for
-//! other readers. docs/data-files.md draws the file.
+//! The Parquet schema of a data file: `tbname`, then the table's columns under the names that they have when the file
+//! is written, then `_set` where rows are partial. What a column is says its field id, which is the column id; names
+//! are for other readers. docs/data-files.md draws the file.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -7,8 +7,8 @@ use model::{TableUid, Version};
 use query::source::TimeRange;
 use serde::{Deserialize, Serialize};
 
-/// Files, deletions that they do not yet reflect, and the next number. Swapped as a whole: a file exists for readers from
-/// the moment a manifest names it.
+/// Files, deletions that they do not yet reflect, and the next number. Swapped as a whole: a file exists for readers
+/// from the moment a manifest names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Data files, oldest generation first.

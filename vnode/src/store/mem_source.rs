@@ -92,7 +92,8 @@ impl MemSource {
     }
 
     /// Lays the table's stretches one after the other where they ascend, beside each other where they do not: each goes
-    /// behind the latest chain end that is before it, so that rows in order make one chain and a merge compares nothing.
+    /// behind the latest chain end that is before it, so that rows in order make one chain and a merge compares
+    /// nothing.
     fn chains(&mut self, table: &TableStretches) -> Vec<Chain> {
         if self.deletions.is_dropped(table.table) {
             return Vec::new();

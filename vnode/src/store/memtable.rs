@@ -53,8 +53,9 @@ pub(super) struct Added {
     pub(super) bytes: usize,
 }
 
-/// A memtable. Writers and readers share it: a reader remembers the sequence number of its moment and passes over blocks
-/// from it on. The lock is held for one block's index entries by the writer and for a bounded number of them by a reader.
+/// A memtable. Writers and readers share it: a reader remembers the sequence number of its moment and passes over
+/// blocks from it on. The lock is held for one block's index entries by the writer and for a bounded number of them by
+/// a reader.
 #[derive(Debug)]
 pub(super) struct Memtable {
     pub(super) generation: u64,
@@ -110,8 +111,8 @@ impl Memtable {
         self.owners.read().get(&owner).is_some_and(|rows| rows.head(table).is_some())
     }
 
-    /// Tables from `from` upwards with their stretches applied before `seq_end`, until `stretches_max` are reached. Also
-    /// says where to go on; `None` at the end.
+    /// Tables from `from` upwards with their stretches applied before `seq_end`, until `stretches_max` are reached.
+    /// Also says where to go on; `None` at the end.
     pub(super) fn tables_from(
         &self,
         owner: TableUid,
@@ -142,8 +143,8 @@ impl Memtable {
         (found, None)
     }
 
-    /// One table's stretches applied before `seq_end`, for as many of `tables` as come to `stretches_max`; says how many
-    /// tables were looked at.
+    /// One table's stretches applied before `seq_end`, for as many of `tables` as come to `stretches_max`; says how
+    /// many tables were looked at.
     pub(super) fn tables_of(
         &self,
         owner: TableUid,

@@ -1,13 +1,13 @@
-//! Rows of one vnode: memtables that take applied blocks as they are, Parquet files that flushes make of them, and scans
-//! that show both as one table.
+//! Rows of one vnode: memtables that take applied blocks as they are, Parquet files that flushes make of them, and
+//! scans that show both as one table.
 //!
-//! Not for: the log (rows come from it, and a restart replays what the manifest does not cover), names and tags (they come
-//! in with a scan and a flush), SQL. It has no clock and no threads; [`FlushJob::run`] and the streams of
+//! Not for: the log (rows come from it, and a restart replays what the manifest does not cover), names and tags (they
+//! come in with a scan and a flush), SQL. It has no clock and no threads; [`FlushJob::run`] and the streams of
 //! [`StoreSnapshot::scan`] say where they block.
 //!
 //! Rows are applied ([`memtable`]), merged by age ([`merge`], over [`mem_source`] and [`file_source`]), gathered into
-//! columns ([`output`]), and end in a file ([`flush`], [`writer`]) or a stream ([`scan`], [`stream`]). What is on disk is
-//! fixed by [`format`], [`table_index`] and [`manifest`], and drawn in docs/data-files.md.
+//! columns ([`output`]), and end in a file ([`flush`], [`writer`]) or a stream ([`scan`], [`stream`]). What is on disk
+//! is fixed by [`format`], [`table_index`] and [`manifest`], and drawn in docs/data-files.md.
 
 mod deletions;
 mod encoding;
@@ -112,8 +112,8 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the files of a manifest: of each the length and the footer's checksum are checked, the rest is read when it is
-    /// needed. Removes files that the manifest does not name: parts of flushes that did not get that far.
+    /// Opens the files of a manifest: of each the length and the footer's checksum are checked, the rest is read when
+    /// it is needed. Removes files that the manifest does not name: parts of flushes that did not get that far.
     ///
     /// # Errors
     /// The disk's; `Damaged` with its name where a file is missing or is not the one that was written.

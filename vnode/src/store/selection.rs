@@ -16,8 +16,8 @@ pub struct SelectedTable {
     pub tags: Arc<[Value]>,
 }
 
-/// Finds a table by its uid. Called for tables as their rows come up, so that reading all children of a super table does
-/// not begin with a list of them.
+/// Finds a table by its uid. Called for tables as their rows come up, so that reading all children of a super table
+/// does not begin with a list of them.
 pub trait TableDirectory: Send + Sync + fmt::Debug {
     /// The table; `None` hides its rows.
     fn table(&self, uid: TableUid) -> Option<SelectedTable>;

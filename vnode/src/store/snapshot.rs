@@ -13,7 +13,8 @@ use super::scan::ScanPlan;
 use super::scan_groups::Inputs;
 use super::stream::stream;
 
-/// The rows of one moment: later writes, deletions and flushes do not show, and no file that it reads is removed under it.
+/// The rows of one moment: later writes, deletions and flushes do not show, and no file that it reads is removed under
+/// it.
 #[derive(Clone, Debug)]
 pub struct StoreSnapshot {
     pub(super) options: Arc<StoreOptions>,

@@ -1,10 +1,10 @@
 //! A scan as the stream that DataFusion drives.
 //!
-//! Reading and decoding block, which a worker thread of the runtime must not. A scan therefore goes to a blocking thread
-//! for a few batches at a time and comes back with them: no thread is held while the consumer is busy or waits, and a
-//! stream that is dropped leaves at most one such trip to finish. While the consumer works on one trip's batches the next
-//! trip is under way. The first trip brings one batch, so that a small answer is soon there, and each further one twice
-//! as many up to the bound, so that going there and back costs nothing beside the decoding.
+//! Reading and decoding block, which a worker thread of the runtime must not. A scan therefore goes to a blocking
+//! thread for a few batches at a time and comes back with them: no thread is held while the consumer is busy or waits,
+//! and a stream that is dropped leaves at most one such trip to finish. While the consumer works on one trip's batches
+//! the next trip is under way. The first trip brings one batch, so that a small answer is soon there, and each further
+//! one twice as many up to the bound, so that going there and back costs nothing beside the decoding.
 
 use std::collections::VecDeque;
 

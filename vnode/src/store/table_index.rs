@@ -1,9 +1,9 @@
-//! Which rows of a file belong to which table. Bytes between the last row group and the Parquet footer, where any reader
-//! of Parquet passes over them; the footer's key `tidemark.tables` says where: `offset,length,crc32` in decimal.
+//! Which rows of a file belong to which table. Bytes between the last row group and the Parquet footer, where any
+//! reader of Parquet passes over them; the footer's key `tidemark.tables` says where: `offset,length,crc32` in decimal.
 //!
 //! The bytes are one zstd frame of four columns of little-endian 64-bit numbers, one after the other, each as the
-//! difference from the value before it (tables, as they ascend; rows as their count; first and last timestamps against the
-//! entry before), which leaves zstd little to store for tables that look alike.
+//! difference from the value before it (tables, as they ascend; rows as their count; first and last timestamps against
+//! the entry before), which leaves zstd little to store for tables that look alike.
 
 use std::ops::Range;
 
