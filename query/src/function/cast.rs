@@ -72,6 +72,7 @@ fn lossless(from: Ty, to: DataType) -> bool {
     }
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "integers wrap by the dialect's rule")]
 fn convert(array: &ArrayRef, from: Ty, to: Ty, zone: Zone) -> DfResult<ArrayRef> {
     Ok(match to.declared() {
         DataType::Bool => Arc::new(to_bool(array, from)?),
@@ -85,7 +86,6 @@ fn convert(array: &ArrayRef, from: Ty, to: Ty, zone: Zone) -> DfResult<ArrayRef>
         DataType::UBigInt => to_unsigned(array)?,
         DataType::Float => {
             let doubles = to_double(array)?;
-            #[expect(clippy::cast_possible_truncation, reason = "CAST AS FLOAT rounds")]
             let floats: Float32Array = doubles.iter().map(|v| v.map(|v| v as f32)).collect();
             Arc::new(floats)
         }
@@ -96,7 +96,6 @@ fn convert(array: &ArrayRef, from: Ty, to: Ty, zone: Zone) -> DfResult<ArrayRef>
     })
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "integers wrap by the dialect's rule")]
 fn wrapped<T: ArrowPrimitiveType>(array: &ArrayRef, narrow: fn(i64) -> T::Native) -> DfResult<ArrayRef> {
     let values: PrimitiveArray<T> = to_integer(array)?.iter().map(|v| v.map(narrow)).collect();
     Ok(Arc::new(values))

@@ -149,7 +149,7 @@ fn encode(bytes: &[u8]) -> String {
 
 fn decode(text: &str) -> Option<Vec<u8>> {
     let trimmed = text.trim_end_matches('=');
-    if text.len() % 4 != 0 || text.len() - trimmed.len() > 2 {
+    if !text.len().is_multiple_of(4) || text.len() - trimmed.len() > 2 {
         return None;
     }
     let mut bytes = Vec::with_capacity(trimmed.len() * 3 / 4);

@@ -245,7 +245,7 @@ pub(crate) fn add_months(ticks: i64, months: i64, precision: Precision, zone: Zo
         let date = first.with_day(time.day().min(last.day()))?;
         let seconds = zone.to_unix_s(date.and_time(time.time()));
         let per_second = precision.ticks_per_second();
-        Some(seconds.checked_mul(per_second)?.checked_add(ticks.rem_euclid(per_second))?)
+        seconds.checked_mul(per_second)?.checked_add(ticks.rem_euclid(per_second))
     };
     moved().unwrap_or(ticks)
 }

@@ -15,7 +15,7 @@ use crate::plan::from::{From, is_time_equality, plan_from};
 use crate::plan::group::plan_groups;
 use crate::plan::items::{Item, ItemSource, expand};
 use crate::plan::output::{BoundItem, Planned, SortKey, Tail, finish};
-use crate::plan::scope::{Scope, SourceKind};
+use crate::plan::scope::Scope;
 use crate::plan::types::Typed;
 use crate::source::{RelationKind, TimeRange};
 
@@ -204,7 +204,7 @@ fn plan_rows(cx: &Context<'_>, selecting: Selecting<'_>) -> Result<Planned> {
         keys.push(value.expr);
     }
     let order = bind_order(&mut binder, order_by, &bound)?;
-    let single = scope.tables.iter().all(|t| t.ordered || t.kind == SourceKind::Subquery && t.ordered);
+    let single = scope.tables.iter().all(|t| t.ordered);
     let natural = match scope.timeline(None) {
         Some(column) if single && !scope.tables.is_empty() || !keys.is_empty() => {
             Some(DfExpr::Column(column.column.clone()))

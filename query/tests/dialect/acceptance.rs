@@ -223,3 +223,20 @@ fn planning_time_is_reported() {
     let (logical, physical) = s.planning_us(sql, 50);
     println!("planning: logical {logical} us, physical {physical} us");
 }
+
+/// The parser bounds the height of a tree; planning the tallest one must not exhaust a thread's stack.
+#[test]
+fn tall_expressions_leave_the_process_alive() {
+    let s = fixture();
+    for height in [100, 125] {
+        let sum = format!("SELECT i{} FROM a WHERE i = 10", "+1".repeat(height));
+        let nested = format!("SELECT {}i{} FROM a WHERE i = 10", "abs(".repeat(height), ")".repeat(height));
+        let grouped = format!("SELECT sum(i){} FROM a", "+1".repeat(height));
+        for sql in [sum, nested, grouped] {
+            match s.query(&sql) {
+                Ok(answer) => assert_eq!(rows(&answer).len(), 1),
+                Err(error) => assert_eq!(error.code(), Code::Syntax, "{error}"),
+            }
+        }
+    }
+}
