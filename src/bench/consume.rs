@@ -12,8 +12,6 @@ use crate::cli::{TopicKindArg, WriteMode, WriteOrder};
 
 /// Tables of the backlog.
 const TABLES: u64 = 1_000;
-/// A poll that waits this long for a backlog that is there has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(
     target: &Target,

@@ -17,11 +17,11 @@ use crate::cli::{BenchArgs, BenchCommand};
 /// # Errors
 /// Whatever went wrong.
 pub async fn run(args: BenchArgs) -> Result<()> {
-    let target = Target::reach(&args).await?;
+    let mut target = Target::reach(&args).await?;
     let report = match args.command {
         BenchCommand::Write { tables, rows, batch, clients, mode, order } => {
             let load = write::Load { tables, rows, batch, clients, mode, order };
-            write::run(&target, load).await?
+            write::run(&mut target, load).await?
         }
         BenchCommand::Consume { kind, consumers, rows, batch } => {
             consume::run(&target, kind, consumers, rows, batch).await?

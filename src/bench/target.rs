@@ -57,7 +57,7 @@ impl Target {
     }
 
     /// Kills our own server without farewell and starts it again; how long until it was ready.
-    pub(super) async fn crash_and_restart(&mut self) -> Result<Option<Duration>> {
+    pub(super) fn crash_and_restart(&mut self) -> Result<Option<Duration>> {
         let Some((server, dir)) = &mut self.embedded else { return Ok(None) };
         server.process.kill()?;
         let started = now();

@@ -37,7 +37,7 @@ impl Load {
 /// Rows of one table within a write: table, first row, rows.
 type Run = (u64, u64, u64);
 
-pub(super) async fn run(target: &Target, load: Load) -> Result<Report> {
+pub(super) async fn run(target: &mut Target, load: Load) -> Result<Report> {
     let connection = target.connect().await?;
     fresh_database(&connection, "VGROUPS 2").await?;
     create_tables(&connection, load.tables).await?;
@@ -45,6 +45,8 @@ pub(super) async fn run(target: &Target, load: Load) -> Result<Report> {
     let seconds = write_all(target, load).await?;
     let cpu = target.cpu_seconds().zip(cpu_before).map(|(after, before)| after - before);
     let log_bytes = target.disk_bytes().map(|bytes| bytes.log);
+    // Killed with all of it in the log, unless it was too much for memory.
+    let restart = target.crash_and_restart()?;
     connection.sql(&format!("FLUSH DATABASE {DATABASE}")).await?.rows().await?;
     let file_bytes = target.disk_bytes().map(|bytes| bytes.files);
     let rows = float(load.total());
@@ -61,6 +63,7 @@ pub(super) async fn run(target: &Target, load: Load) -> Result<Report> {
     report.put("log_bytes_per_row", log_bytes.map(|bytes| float(bytes) / rows));
     report.put("bytes_per_row", file_bytes.map(|bytes| float(bytes) / rows));
     report.put("server_cpu_s_per_mrow", cpu.map(|cpu| cpu / rows * 1e6));
+    report.put("restart_after_kill_s", restart.map(|time| time.as_secs_f64()));
     report.put("log_mb_per_s", log_bytes.map(|bytes| float(bytes) / 1e6 / seconds));
     report.put("reference_file_mb_per_s", file_write_mb_s(log_bytes.unwrap_or(0))?);
     Ok(report)
@@ -143,7 +146,7 @@ fn instant(row: u64) -> i64 {
 }
 
 /// Values of a row: made up, compressible as a meter's are.
-#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "small numbers")]
+#[expect(clippy::cast_possible_truncation, reason = "small numbers")]
 fn reading(table: u64, row: u64) -> (f32, i32, f32) {
     let step = (table.wrapping_mul(31) + row.wrapping_mul(7)) % 400;
     (8.0 + step as f32 / 50.0, 200 + (step % 40) as i32, step as f32 / 1_000.0)

@@ -312,7 +312,6 @@ fn now() -> Instant {
 }
 
 /// Looks again and again until `done` says so; false once patience ends.
-#[expect(clippy::disallowed_methods, reason = "the demo waits for other processes")]
 async fn wait_for<F: Future<Output = Result<bool>>>(done: impl Fn() -> F) -> Result<bool> {
     let started = now();
     while started.elapsed() < PATIENCE {

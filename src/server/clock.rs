@@ -21,7 +21,6 @@ impl SystemClock {
     }
 
     /// Waits until the clock shows `until_ns`, by itself or because it was advanced.
-    #[expect(clippy::disallowed_methods, reason = "this is the timer that waiting code is given")]
     pub async fn sleep_until(&self, until_ns: i64) {
         loop {
             let mut advanced = std::pin::pin!(self.advanced.notified());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::{Code, Error, Result};
 use parking_lot::RwLock;
-use rand::{CryptoRng, RngCore};
+use rand::CryptoRng;
 use tonic::Request;
 
 /// A logged-in user.
@@ -27,7 +27,7 @@ impl Sessions {
     const TOKENS_MAX: usize = 1 << 20;
 
     /// A token for `user`, who has shown the password.
-    pub fn open(&self, user: &str, rng: &mut (impl RngCore + CryptoRng)) -> String {
+    pub fn open(&self, user: &str, rng: &mut impl CryptoRng) -> String {
         let mut token = [0; Self::TOKEN_BYTES];
         rng.fill_bytes(&mut token);
         let token: String = token.iter().map(|byte| format!("{byte:02x}")).collect();

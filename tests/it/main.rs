@@ -1,4 +1,8 @@
 //! Black-box tests against the real binary over the wire: one binary, since each one links everything.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, clippy::disallowed_methods, reason = "tests talk, and wait for processes")]
+#![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_precision_loss)]
+#![allow(missing_docs, unreachable_pub)]
 
 mod assignment;
 mod bad_input;

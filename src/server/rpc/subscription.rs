@@ -1,5 +1,6 @@
 //! Consumers: membership, assignment, messages, commits.
 
+mod pace;
 mod reader;
 mod schemas;
 

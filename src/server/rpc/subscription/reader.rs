@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tonic::{Status, Streaming};
 use vnode::subscribe::{Batch, BatchKind, OffsetReset, Range, Read, ReadOptions, SubscribeRequest, Subscription};
 
+use super::pace::Pace;
 use super::schemas::{Announced, SchemaNumbers};
 use crate::server::engine::Engine;
 use crate::server::sessions::Session;
@@ -125,7 +126,7 @@ impl ConsumeStream {
             announced: Announced::new(Arc::clone(&self.opened.schemas)),
             precision: 0,
             start,
-            paced: None,
+            pace: Pace::default(),
         };
         self.readers.insert(key, tokio::spawn(reader.run()));
     }
@@ -137,8 +138,8 @@ struct Reader {
     announced: Announced,
     precision: u32,
     start: v1::ConsumeStart,
-    /// Replay: when the last message went out and when its write had come, both in nanoseconds.
-    paced: Option<(i64, i64)>,
+    /// Of replay.
+    pace: Pace,
 }
 
 impl Reader {
@@ -187,7 +188,7 @@ impl Reader {
             match subscription.read(now_ns.saturating_add(opened.fetch_max_wait_ns))? {
                 Read::Batch(batch) => {
                     told = None;
-                    self.pace(&batch).await;
+                    self.wait_until_due(&batch).await;
                     self.send_batch(*batch).await?;
                     // Spent once sent: a reader that is stopped before gives it back.
                     credit.forget();
@@ -235,20 +236,13 @@ impl Reader {
     }
 
     /// Replay: holds a message back until as much time has passed since the last one as lay between their writes.
-    async fn pace(&mut self, batch: &Batch) {
+    async fn wait_until_due(&mut self, batch: &Batch) {
         if !self.opened.options.replay {
             return;
         }
         let clock = self.opened.engine.clock();
-        let due_ns = match self.paced {
-            None => clock.now_ns(),
-            Some((sent_ns, written_ns)) => {
-                sent_ns.saturating_add(batch.written_ns.saturating_sub(written_ns).max(0))
-            }
-        };
+        let due_ns = self.pace.due_ns(clock.now_ns(), batch.written_ns);
         clock.sleep_until(due_ns).await;
-        // Counted from when it was due, not from when the timer fired: lateness does not add up.
-        self.paced = Some((due_ns, batch.written_ns));
     }
 
     async fn send_batch(&mut self, batch: Batch) -> Result<()> {
