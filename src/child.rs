@@ -90,8 +90,9 @@ impl ServerProcess {
         })?;
         let line = wait.recv_timeout(START).unwrap_or_default();
         let address = line.strip_prefix("ready grpc=").and_then(|rest| rest.split(' ').next());
-        let address =
-            address.ok_or_else(|| Error::with(Code::Unreachable, "the server did not become ready"))?.to_owned();
+        let address = address
+            .ok_or_else(|| Error::with(Code::Unreachable, "the server did not become ready"))?
+            .to_owned();
         Ok(Self { process, address })
     }
 }

@@ -82,7 +82,8 @@ async fn read_all(target: &Target, consumers: u32, rows: u64) -> Result<(u64, u6
 
 async fn read(connection: &Connection, counted: &std::sync::atomic::AtomicU64, rows: u64) -> Result<u64> {
     use std::sync::atomic::Ordering;
-    let config = ConsumerConfig::new("bench").with("auto.offset.reset", "earliest").map_err(Error::internal)?;
+    let config =
+        ConsumerConfig::new("bench").with("auto.offset.reset", "earliest").map_err(Error::internal)?;
     let consumer = connection.consumer(config)?;
     consumer.subscribe(["bench"]).await?;
     let mut values = 0;

@@ -15,7 +15,14 @@ const RUNS: usize = 5;
 pub(super) async fn run(target: &Target, tables: u64, rows: u64) -> Result<Report> {
     let connection = target.connect().await?;
     fresh_database(&connection, "VGROUPS 2").await?;
-    let load = Load { tables, rows, batch: 10_000, clients: 4, mode: WriteMode::Columnar, order: WriteOrder::Device };
+    let load = Load {
+        tables,
+        rows,
+        batch: 10_000,
+        clients: 4,
+        mode: WriteMode::Columnar,
+        order: WriteOrder::Device,
+    };
     write_all(target, load).await?;
     connection.sql(&format!("FLUSH DATABASE {DATABASE}")).await?.rows().await?;
     let mut report = Report::default();
@@ -26,7 +33,10 @@ pub(super) async fn run(target: &Target, tables: u64, rows: u64) -> Result<Repor
     let queries = [
         ("count_avg_max_ms", format!("SELECT COUNT(*), AVG(current), MAX(voltage) FROM {meters}")),
         ("one_device_hourly_ms", format!("SELECT _wstart, AVG(current) FROM {DATABASE}.d1 INTERVAL(1h)")),
-        ("last_row_of_each_ms", format!("SELECT tbname, LAST_ROW(current) FROM {meters} PARTITION BY tbname")),
+        (
+            "last_row_of_each_ms",
+            format!("SELECT tbname, LAST_ROW(current) FROM {meters} PARTITION BY tbname"),
+        ),
         ("avg_by_tag_ms", format!("SELECT groupid, AVG(current) FROM {meters} GROUP BY groupid")),
     ];
     for (name, sql) in queries {

@@ -42,7 +42,12 @@ impl Report {
 }
 
 fn percentile_us(sorted: &[Duration], share: f64) -> Value {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "an index")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "an index"
+    )]
     let at = (sorted.len() as f64 * share) as usize;
     let found = sorted.get(at.min(sorted.len().saturating_sub(1)));
     found.map_or(Value::Null, |time| json!(time.as_secs_f64() * 1e6))

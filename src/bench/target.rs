@@ -27,7 +27,8 @@ impl Target {
         let mut options = args.connect.options();
         let embedded = if args.embedded {
             let dir = tempfile::Builder::new().prefix("tidemark-bench-").tempdir();
-            let dir = dir.map_err(|e| Error::text(Code::Io, format!("cannot make a folder: {e}")).caused_by(e))?;
+            let dir =
+                dir.map_err(|e| Error::text(Code::Io, format!("cannot make a folder: {e}")).caused_by(e))?;
             let server =
                 ServerProcess::start(&dir.path().join("data"), "127.0.0.1:0", &dir.path().join("log"))?;
             options.host.clone_from(&server.address);
@@ -101,7 +102,8 @@ fn count(folder: &Path, bytes: &mut DiskBytes) {
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
-    std::fs::read_dir(folder).map_or_else(|_| Vec::new(), |dir| dir.flatten().map(|entry| entry.path()).collect())
+    std::fs::read_dir(folder)
+        .map_or_else(|_| Vec::new(), |dir| dir.flatten().map(|entry| entry.path()).collect())
 }
 
 /// MB/s of writing `bytes` to one file without fsync: the machine's limit for a log, measured beside it.

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use client::{Connection, Value, Writer};
 use arrow::array::{ArrayRef, Float32Array, Int32Array, TimestampMillisecondArray};
+use client::{Connection, Value, Writer};
 use model::{Error, Result};
 
 use super::report::{Report, float, now};
@@ -99,7 +99,11 @@ async fn create_tables(connection: &Connection, tables: u64) -> Result<()> {
         let mut sql = String::from("CREATE TABLE");
         for table in first..(first + PER_STATEMENT).min(tables) {
             // Writing to a string cannot fail.
-            let _ = write!(sql, " {DATABASE}.d{table} USING {DATABASE}.meters TAGS ({}, 'somewhere')", table % 10);
+            let _ = write!(
+                sql,
+                " {DATABASE}.d{table} USING {DATABASE}.meters TAGS ({}, 'somewhere')",
+                table % 10
+            );
         }
         connection.sql(&sql).await?.rows().await?;
     }
@@ -135,7 +139,9 @@ fn writes_of(load: Load, client: u64, clients: u64) -> Vec<Vec<Run>> {
             let tables: Vec<u64> = mine.collect();
             let size = usize::try_from(batch).unwrap_or(usize::MAX);
             (0..load.rows)
-                .flat_map(|row| tables.chunks(size).map(move |t| t.iter().map(|&table| (table, row, 1)).collect()))
+                .flat_map(|row| {
+                    tables.chunks(size).map(move |t| t.iter().map(|&table| (table, row, 1)).collect())
+                })
                 .collect()
         }
     }
@@ -146,7 +152,6 @@ fn instant(row: u64) -> i64 {
 }
 
 /// Values of a row: made up, compressible as a meter's are.
-#[expect(clippy::cast_possible_truncation, reason = "small numbers")]
 fn reading(table: u64, row: u64) -> (f32, i32, f32) {
     let step = (table.wrapping_mul(31) + row.wrapping_mul(7)) % 400;
     (8.0 + step as f32 / 50.0, 200 + (step % 40) as i32, step as f32 / 1_000.0)

@@ -49,7 +49,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Whatever went wrong, or a count that is not what it must be.
 pub async fn run(args: DemoArgs) -> Result<()> {
     let dir = tempfile::Builder::new().prefix("tidemark-demo-").tempdir();
-    let dir = dir.map_err(|e| Error::text(Code::Io, format!("cannot make a temporary folder: {e}")).caused_by(e))?;
+    let dir =
+        dir.map_err(|e| Error::text(Code::Io, format!("cannot make a temporary folder: {e}")).caused_by(e))?;
     let story = Story::begin(dir.path()).await;
     let told = match story {
         Ok(story) => story.tell().await,
@@ -77,7 +78,11 @@ impl<'a> Story<'a> {
         screen.print("Tidemark demo: one binary, one log, rows that are queried and consumed.");
         screen.step("Start a server in a temporary folder");
         let server = ServerProcess::start(&dir.join("data"), "127.0.0.1:0", &dir.join("server.log"))?;
-        screen.say(format_args!("tidemark serve --data-dir {}/data --grpc {}", dir.display(), server.address));
+        screen.say(format_args!(
+            "tidemark serve --data-dir {}/data --grpc {}",
+            dir.display(),
+            server.address
+        ));
         let options = ConnectOptions { host: server.address.clone(), ..ConnectOptions::default() };
         let connection = Connection::connect(options).await?;
         Ok(Self { dir, screen, server, connection, tally: Arc::default(), consumers: Vec::new() })
@@ -86,9 +91,13 @@ impl<'a> Story<'a> {
     async fn tell(mut self) -> Result<()> {
         let meters = Arc::new(self.write_history().await?);
         self.query().await?;
-        self.sql("CREATE TOPIC high_voltage AS SELECT ts, tbname, voltage FROM demo.meters WHERE voltage > 220").await?;
+        self.sql(
+            "CREATE TOPIC high_voltage AS SELECT ts, tbname, voltage FROM demo.meters WHERE voltage > 220",
+        )
+        .await?;
         self.screen.step("Subscribe to rows above 220 V; the meters go on writing");
-        self.screen.say("CREATE TOPIC high_voltage AS SELECT ts, tbname, voltage FROM meters WHERE voltage > 220");
+        self.screen
+            .say("CREATE TOPIC high_voltage AS SELECT ts, tbname, voltage FROM meters WHERE voltage > 220");
         let stop = Arc::new(AtomicBool::new(false));
         let writing = tokio::spawn({
             let (meters, stop) = (Arc::clone(&meters), Arc::clone(&stop));
@@ -147,7 +156,11 @@ impl<'a> Story<'a> {
             self.screen.say(format_args!("{start}  {count:>6} rows  {voltage:7.2} V  {current:5.1} A"));
         }
         let written = i64::from(HISTORY) * i64::from(METERS);
-        if counted == written { Ok(()) } else { Err(wrong(format!("{counted} rows were queried, {written} written"))) }
+        if counted == written {
+            Ok(())
+        } else {
+            Err(wrong(format!("{counted} rows were queried, {written} written")))
+        }
     }
 
     /// Who owns how many vgroups, by the consumers' names; what nobody owns is under "-".
@@ -264,15 +277,23 @@ impl<'a> Story<'a> {
         let gaps: Vec<(u128, i64)> = arrivals
             .windows(2)
             .zip(written.windows(2))
-            .filter_map(|(a, w)| Some((a.last()?.duration_since(*a.first()?).as_millis(), (w.last()? - w.first()?) / 1_000_000)))
+            .filter_map(|(a, w)| {
+                Some((
+                    a.last()?.duration_since(*a.first()?).as_millis(),
+                    (w.last()? - w.first()?) / 1_000_000,
+                ))
+            })
             .collect();
         let line = |pick: fn(&(u128, i64)) -> i128| {
             gaps.iter().map(|gap| pick(gap).to_string()).collect::<Vec<_>>().join(" ")
         };
         self.screen.say(format_args!("written   0 {} ms apart", line(|gap| i128::from(gap.1))));
-        self.screen.say(format_args!("replayed  0 {} ms apart", line(|gap| i128::try_from(gap.0).unwrap_or(0))));
+        self.screen
+            .say(format_args!("replayed  0 {} ms apart", line(|gap| i128::try_from(gap.0).unwrap_or(0))));
         let lateness = TAPE_LATENESS.as_millis();
-        Ok(gaps.iter().all(|(seen, meant)| u128::try_from(*meant).is_ok_and(|meant| seen.abs_diff(meant) <= lateness)))
+        Ok(gaps
+            .iter()
+            .all(|(seen, meant)| u128::try_from(*meant).is_ok_and(|meant| seen.abs_diff(meant) <= lateness)))
     }
 
     async fn summary(mut self, meters: &Meters, totals: Totals, gaps_ok: bool) -> Result<()> {
@@ -290,7 +311,8 @@ impl<'a> Story<'a> {
         for (name, rows) in self.tally.by_consumer() {
             self.screen.say(format_args!("  by consumer {name}                 {rows:>8}"));
         }
-        self.screen.say(format_args!("replay kept its pace            {:>8}", if gaps_ok { "yes" } else { "no" }));
+        self.screen
+            .say(format_args!("replay kept its pace            {:>8}", if gaps_ok { "yes" } else { "no" }));
         self.screen.say(format_args!("took {:.1} s", self.screen.seconds()));
         self.consumers.clear();
         self.server.process.kill()?;

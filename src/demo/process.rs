@@ -29,7 +29,14 @@ impl ConsumerProcess {
         let mut command = tidemark()?;
         command
             .args(["subscribe", topic, "-g", group, "--from", "earliest", "-o", "json", "-h", server])
-            .args(["--set", &client_id, "--set", "session.timeout.ms=6000", "--set", "heartbeat.interval.ms=1000"])
+            .args([
+                "--set",
+                &client_id,
+                "--set",
+                "session.timeout.ms=6000",
+                "--set",
+                "heartbeat.interval.ms=1000",
+            ])
             .args(["--set", "auto.commit.interval.ms=200"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

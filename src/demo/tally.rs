@@ -82,7 +82,12 @@ impl Tally {
         let counts = self.0.lock();
         let arrived = counts.expected.iter().filter(|key| counts.delivered.contains_key(*key)).count();
         let duplicates = counts.delivered.values().map(|times| u64::from(times - 1)).sum();
-        Totals { expected: counts.expected.len(), arrived, duplicates, wrong: counts.strange + counts.unwanted }
+        Totals {
+            expected: counts.expected.len(),
+            arrived,
+            duplicates,
+            wrong: counts.strange + counts.unwanted,
+        }
     }
 
     /// Deliveries of each consumer.
@@ -96,7 +101,9 @@ mod tests {
     use super::*;
 
     fn line(ts: &str, voltage: i64) -> String {
-        format!(r#"{{"topic":"t","vgroup":2,"version":7,"row":{{"ts":"{ts}","tbname":"d1","voltage":{voltage}}}}}"#)
+        format!(
+            r#"{{"topic":"t","vgroup":2,"version":7,"row":{{"ts":"{ts}","tbname":"d1","voltage":{voltage}}}}}"#
+        )
     }
 
     #[test]

@@ -83,7 +83,10 @@ impl Layer {
         })?;
         toml::from_str(&text).map_err(|e| {
             let cause = e.message().to_owned();
-            let line = e.span().and_then(|span| text.get(..span.start)).map_or(1, |before| before.lines().count().max(1));
+            let line = e
+                .span()
+                .and_then(|span| text.get(..span.start))
+                .map_or(1, |before| before.lines().count().max(1));
             Error::with(Code::InvalidConfig, format!("path={} line={line} cause={cause}", path.display()))
         })
     }
@@ -170,10 +173,15 @@ mod tests {
     #[test]
     fn the_last_layer_that_speaks_wins() {
         let file = Layer { grpc: Some("127.0.0.1:1".into()), log: Some("debug".into()), ..Layer::default() };
-        let environment = Layer::from_environment(|name| (name == "TIDEMARK_GRPC").then(|| "localhost:2".into())).unwrap();
+        let environment =
+            Layer::from_environment(|name| (name == "TIDEMARK_GRPC").then(|| "localhost:2".into())).unwrap();
         let flags = Layer { insecure: Some(true), ..Layer::default() };
-        let config =
-            Config::merge(vec![(Origin::File, file), (Origin::Environment, environment), (Origin::Flag, flags)]).unwrap();
+        let config = Config::merge(vec![
+            (Origin::File, file),
+            (Origin::Environment, environment),
+            (Origin::Flag, flags),
+        ])
+        .unwrap();
         let text = config.to_string();
         assert!(text.contains("grpc = \"127.0.0.1:2\"  # environment"), "{text}");
         assert!(text.contains("log = \"debug\"  # file"), "{text}");

@@ -76,7 +76,8 @@ fn take_lock(file: &Path, dir: &Path) -> Result<File> {
         return Err(Error::with(Code::DataDirLocked, format!("path={} pid={pid}", dir.display())));
     }
     // Who holds it is a help to the reader of the error above, no more: a failure here is no reason not to start.
-    let _ = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
+    let _ =
+        lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
     Ok(lock)
 }
 

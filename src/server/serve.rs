@@ -24,8 +24,7 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     ignore_file_size_signal();
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::internal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::internal)?;
-    let mut server =
-        Server::start(&config.data_dir.value, config.grpc.value, config.insecure.value).await?;
+    let mut server = Server::start(&config.data_dir.value, config.grpc.value, config.insecure.value).await?;
     // Scripts wait for this line: from here on statements are answered.
     let ready = writeln!(stdout, "ready grpc={} http=-", server.grpc()).and_then(|()| stdout.flush());
     if let Err(error) = ready {

@@ -68,7 +68,9 @@ pub fn stable_change(change: ast::AlterTable) -> Result<StableChange> {
         From::DropTag(name) => StableChange::DropTag(name),
         From::ModifyTag { name, data_type } => StableChange::ModifyTag { name, data_type },
         From::RenameTag { name, new_name } => StableChange::RenameTag { name, new_name },
-        From::Options(ast::TableOptions { comment: Some(comment), ttl_days: None }) => StableChange::Comment(comment),
+        From::Options(ast::TableOptions { comment: Some(comment), ttl_days: None }) => {
+            StableChange::Comment(comment)
+        }
         From::Options(_) => return Err(Error::of(model::Code::InvalidTableOption)),
         From::SetTags(_) => return Err(Error::of(model::Code::InvalidAlter).hint("name a child table")),
     })
@@ -92,11 +94,15 @@ pub fn schema_change(change: &StableChange, after: &TableSchema) -> vnode::recor
         StableChange::ModifyColumn { name, data_type } => {
             To::ModifyColumn { name: name.clone(), data_type: *data_type }
         }
-        StableChange::ModifyTag { name, data_type } => To::ModifyTag { name: name.clone(), data_type: *data_type },
+        StableChange::ModifyTag { name, data_type } => {
+            To::ModifyTag { name: name.clone(), data_type: *data_type }
+        }
         StableChange::RenameColumn { name, new_name } => {
             To::RenameColumn { name: name.clone(), new_name: new_name.clone() }
         }
-        StableChange::RenameTag { name, new_name } => To::RenameTag { name: name.clone(), new_name: new_name.clone() },
+        StableChange::RenameTag { name, new_name } => {
+            To::RenameTag { name: name.clone(), new_name: new_name.clone() }
+        }
         StableChange::Comment(_) => To::Options,
     }
 }
@@ -106,7 +112,9 @@ pub fn topic_definition(topic: &TopicInfo) -> vnode::record::TopicDefinition {
     let kind = match (&topic.kind, topic.stable) {
         (mnode::TopicKind::Query { .. }, _) => vnode::record::TopicKind::Query,
         (mnode::TopicKind::Stable(_), Some(stable)) => vnode::record::TopicKind::Stable { stable },
-        (mnode::TopicKind::Stable(_), None) | (mnode::TopicKind::Database, _) => vnode::record::TopicKind::Database,
+        (mnode::TopicKind::Stable(_), None) | (mnode::TopicKind::Database, _) => {
+            vnode::record::TopicKind::Database
+        }
     };
     vnode::record::TopicDefinition {
         id: topic.id,

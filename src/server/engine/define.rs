@@ -171,18 +171,21 @@ impl Engine {
             }
             let literals = LiteralContext::new(database.info.options.precision, cx.zone, cx.now_ns);
             let tags = child_tags(stable, child.tag_names.as_deref(), &child.values, &literals)?;
-            by_vgroup.entry(Self::vgroup_for(&database.info, &child.name.name)?).or_default().push(CreateTable {
-                name: child.name.name,
-                if_not_exists: child.if_not_exists,
-                kind: CreateTableKind::Child { stable: stable.uid, tags },
-                ttl_days: child.options.ttl_days.unwrap_or(0),
-                comment: child.options.comment,
-            });
+            by_vgroup.entry(Self::vgroup_for(&database.info, &child.name.name)?).or_default().push(
+                CreateTable {
+                    name: child.name.name,
+                    if_not_exists: child.if_not_exists,
+                    kind: CreateTableKind::Child { stable: stable.uid, tags },
+                    ttl_days: child.options.ttl_days.unwrap_or(0),
+                    comment: child.options.comment,
+                },
+            );
         }
         // Asked before anything is made, so that a statement over several vgroups is not half done.
         for (&vgroup, tables) in &by_vgroup {
             let vnode = self.vnodes.get(vgroup)?;
-            let taken = tables.iter().find(|table| !table.if_not_exists && vnode.table(&table.name).is_some());
+            let taken =
+                tables.iter().find(|table| !table.if_not_exists && vnode.table(&table.name).is_some());
             if let Some(table) = taken {
                 return Err(Error::with(Code::TableExists, &table.name));
             }
@@ -251,7 +254,12 @@ impl Engine {
         }
     }
 
-    fn table_change(&self, cx: &StatementContext, found: &FoundTable, change: AlterTable) -> Result<TableChange> {
+    fn table_change(
+        &self,
+        cx: &StatementContext,
+        found: &FoundTable,
+        change: AlterTable,
+    ) -> Result<TableChange> {
         Ok(match change {
             AlterTable::AddColumn(column) => TableChange::AddColumn {
                 name: column.name,
@@ -307,7 +315,9 @@ fn child_tags(
         None => (0..tags.len()).collect(),
         Some(names) => names
             .iter()
-            .map(|name| stable.schema.tag(name).map(|(at, _)| at).ok_or_else(|| Error::with(Code::InvalidTag, name)))
+            .map(|name| {
+                stable.schema.tag(name).map(|(at, _)| at).ok_or_else(|| Error::with(Code::InvalidTag, name))
+            })
             .collect::<Result<_>>()?,
     };
     if places.len() != literals.len() {

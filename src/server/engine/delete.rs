@@ -35,7 +35,8 @@ impl Engine {
                         Some(children) => {
                             let request =
                                 TableListRequest { stable: stable.uid, filter: Some(children.clone()) };
-                            let tables: Vec<TableUid> = vnode.tables(request)?.iter().map(|t| t.uid).collect();
+                            let tables: Vec<TableUid> =
+                                vnode.tables(request)?.iter().map(|t| t.uid).collect();
                             if tables.is_empty() {
                                 continue;
                             }
@@ -49,7 +50,8 @@ impl Engine {
             RelationKind::Child { table, .. } | RelationKind::Normal(table) => {
                 let vnode = self.vnodes.get(Self::vgroup_for(&database, &table.name)?)?;
                 let target = DeleteTarget::Table(table.name.clone());
-                affected_rows = vnode.delete(DeleteRequest { target, range: plan.range }).await?.affected_rows;
+                affected_rows =
+                    vnode.delete(DeleteRequest { target, range: plan.range }).await?.affected_rows;
             }
             RelationKind::System { .. } => return Err(Error::of(model::Code::SystemTable)),
         }

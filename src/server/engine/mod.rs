@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use mnode::{Mnode, MnodeOptions};
 use model::{Clock, Code, Error, Result};
-use rand::rngs::OsRng;
 use rand::TryRngCore as _;
+use rand::rngs::OsRng;
 use tonic::Request;
 use wal::{Disk, StdDisk};
 
@@ -57,9 +57,9 @@ impl Engine {
         for database in catalog.databases() {
             vnodes.open_database(&database.info).await;
         }
-        vnodes
-            .remove_strangers(|vgroup| catalog.database_of(vgroup).is_some())
-            .map_err(|e| Error::text(Code::Io, format!("cannot tidy the vgroup folders: {e}")).caused_by(e))?;
+        vnodes.remove_strangers(|vgroup| catalog.database_of(vgroup).is_some()).map_err(|e| {
+            Error::text(Code::Io, format!("cannot tidy the vgroup folders: {e}")).caused_by(e)
+        })?;
         // From here on statements that a crash cut short are finished, and consumers are watched.
         mnode.start();
         let query = query::engine::Engine::new(&query::engine::EngineSettings::default())?;

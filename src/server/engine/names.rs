@@ -51,7 +51,12 @@ impl Engine {
     }
 
     /// Resolves every table of a query, with the right to read it.
-    pub(super) fn resolve(&self, session: &Session, cx: &StatementContext, query: &Query) -> Result<Relations> {
+    pub(super) fn resolve(
+        &self,
+        session: &Session,
+        cx: &StatementContext,
+        query: &Query,
+    ) -> Result<Relations> {
         let mut relations = Relations::new();
         for name in relations_named(query) {
             let relation = self.relation(session, cx, &name)?;
@@ -61,7 +66,12 @@ impl Engine {
     }
 
     /// What a query's table is.
-    pub(super) fn relation(&self, session: &Session, cx: &StatementContext, name: &ObjectName) -> Result<Relation> {
+    pub(super) fn relation(
+        &self,
+        session: &Session,
+        cx: &StatementContext,
+        name: &ObjectName,
+    ) -> Result<Relation> {
         let database = self.database_of(cx, name)?;
         if system::is_system(database) {
             return self.system_relation(session, database, &name.name);
@@ -70,11 +80,15 @@ impl Engine {
             Code::DatabaseNotExist => table_info(Code::DatabaseNotExist),
             _ => error,
         })?;
-        let missing = || table_info(Code::TableNotExist).hint(format!("there is no {database}.{}", name.name));
+        let missing =
+            || table_info(Code::TableNotExist).hint(format!("there is no {database}.{}", name.name));
         match self.find(cx, name)?.ok_or_else(missing)? {
             Found::Stable { database, stable } => {
-                let shards: Result<Vec<Arc<dyn Shard>>> =
-                    database.vgroups.iter().map(|&id| self.vnodes.get(id).map(|v| v as Arc<dyn Shard>)).collect();
+                let shards: Result<Vec<Arc<dyn Shard>>> = database
+                    .vgroups
+                    .iter()
+                    .map(|&id| self.vnodes.get(id).map(|v| v as Arc<dyn Shard>))
+                    .collect();
                 Ok(Relation { shards: shards?, database, kind: RelationKind::Stable(stable) })
             }
             Found::Table(FoundTable { database, vnode, table }) => {

@@ -25,7 +25,8 @@ impl Outcome {
     /// Rows that are all there.
     pub fn rows(columns: Vec<OutputColumn>, batch: RecordBatch) -> Result<Self> {
         let schema = batch.schema();
-        let stream = MemoryStream::try_new(vec![batch], Arc::clone(&schema), None).map_err(Error::internal)?;
+        let stream =
+            MemoryStream::try_new(vec![batch], Arc::clone(&schema), None).map_err(Error::internal)?;
         Ok(Self::Rows(QueryStream { columns, stream: Box::pin(stream) }))
     }
 }

@@ -7,7 +7,8 @@ use arrow::array::{ArrayRef, Int32Array, StringArray};
 use arrow::datatypes::{DataType as Arrow, Field, Schema};
 use arrow::record_batch::RecordBatch;
 use model::{
-    Code, ColumnDef, DataType, DatabaseInfo, Error, Precision, Result, TableInfo, TableKind, TableSchema, Value,
+    Code, ColumnDef, DataType, DatabaseInfo, Error, Precision, Result, TableInfo, TableKind, TableSchema,
+    Value,
 };
 use query::ast::{ObjectName, Show, ShowTableKind};
 use query::parser;
@@ -37,7 +38,8 @@ fn output(name: &str, data_type: DataType) -> OutputColumn {
 
 /// Columns of text.
 fn text_table(names: &[&str], columns: Vec<Vec<Option<String>>>) -> Result<Outcome> {
-    let arrays: Vec<ArrayRef> = columns.into_iter().map(|c| Arc::new(StringArray::from(c)) as ArrayRef).collect();
+    let arrays: Vec<ArrayRef> =
+        columns.into_iter().map(|c| Arc::new(StringArray::from(c)) as ArrayRef).collect();
     let fields: Vec<Field> = names.iter().map(|name| Field::new(*name, Arrow::Utf8, true)).collect();
     let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(Error::internal)?;
     Outcome::rows(names.iter().map(|name| output(name, DataType::Varchar(u16::MAX))).collect(), batch)
@@ -71,7 +73,9 @@ impl Engine {
             }
             Show::Stables { database, like } => {
                 let filter = self.listing(cx, database, like, "stable_name")?;
-                format!("select stable_name from information_schema.ins_stables where {filter} order by stable_name")
+                format!(
+                    "select stable_name from information_schema.ins_stables where {filter} order by stable_name"
+                )
             }
             Show::Tables { kind, database, like } => {
                 let mut filter = self.listing(cx, database, like, "table_name")?;
@@ -80,33 +84,44 @@ impl Engine {
                     Some(ShowTableKind::Child) => filter += " and type = 'CHILD_TABLE'",
                     None => {}
                 }
-                format!("select table_name from information_schema.ins_tables where {filter} order by table_name")
+                format!(
+                    "select table_name from information_schema.ins_tables where {filter} order by table_name"
+                )
             }
             Show::Tags(name) => {
                 let database = self.database_of(cx, &name)?;
                 self.require_table(cx, &name)?;
                 let (db, table) = (quoted(database), quoted(&name.name));
-                format!("select * from information_schema.ins_tags where db_name = {db} and table_name = {table}")
+                format!(
+                    "select * from information_schema.ins_tags where db_name = {db} and table_name = {table}"
+                )
             }
             Show::Vgroups { database } => {
                 let database = database.or_else(|| cx.database.clone());
                 let name = database.ok_or_else(|| Error::of(Code::DatabaseNotSpecified))?;
                 self.mnode.catalog().database(&name)?;
                 let db = quoted(&name);
-                format!("select * from information_schema.ins_vgroups where db_name = {db} order by vgroup_id")
+                format!(
+                    "select * from information_schema.ins_vgroups where db_name = {db} order by vgroup_id"
+                )
             }
-            Show::Topics => "select topic_name from information_schema.ins_topics order by topic_name".to_owned(),
+            Show::Topics => {
+                "select topic_name from information_schema.ins_topics order by topic_name".to_owned()
+            }
             Show::Consumers => "select * from performance_schema.perf_consumers".to_owned(),
             Show::Subscriptions => "select * from information_schema.ins_subscriptions \
                  order by topic_name, consumer_group, vgroup_id"
                 .to_owned(),
             Show::Users => "select * from information_schema.ins_users order by name".to_owned(),
             Show::Variables { like } => {
-                let filter = like.map_or_else(String::new, |like| format!(" where name like {}", quoted(&like)));
+                let filter =
+                    like.map_or_else(String::new, |like| format!(" where name like {}", quoted(&like)));
                 format!("select * from information_schema.ins_variables{filter} order by name")
             }
             Show::CreateDatabase(name) => return self.show_create_database(&name),
-            Show::CreateTable(name) | Show::CreateStable(name) => return self.show_create_table(session, cx, &name),
+            Show::CreateTable(name) | Show::CreateStable(name) => {
+                return self.show_create_table(session, cx, &name);
+            }
             Show::CreateTopic(name) => {
                 let catalog = self.mnode.catalog();
                 let topic = catalog.topic(&name)?;
@@ -145,7 +160,12 @@ impl Engine {
         }
     }
 
-    pub(super) fn describe(&self, session: &Session, cx: &StatementContext, name: &ObjectName) -> Result<Outcome> {
+    pub(super) fn describe(
+        &self,
+        session: &Session,
+        cx: &StatementContext,
+        name: &ObjectName,
+    ) -> Result<Outcome> {
         self.may_read(session, self.database_of(cx, name)?)?;
         let schema = match self.find(cx, name)? {
             Some(Found::Stable { stable, .. }) => stable.schema.clone(),
@@ -171,8 +191,11 @@ impl Engine {
             .iter()
             .map(|name| output(name, if *name == "length" { DataType::Int } else { DataType::Varchar(64) }))
             .collect();
-        let fields: Vec<Field> =
-            names.iter().zip(&arrays).map(|(name, a)| Field::new(*name, a.data_type().clone(), true)).collect();
+        let fields: Vec<Field> = names
+            .iter()
+            .zip(&arrays)
+            .map(|(name, a)| Field::new(*name, a.data_type().clone(), true))
+            .collect();
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(Error::internal)?;
         Outcome::rows(columns, batch)
     }
@@ -226,7 +249,12 @@ impl Engine {
         text_table(&["Database", "Create Database"], vec![vec![Some(info.name.clone())], vec![Some(sql)]])
     }
 
-    fn show_create_table(&self, session: &Session, cx: &StatementContext, name: &ObjectName) -> Result<Outcome> {
+    fn show_create_table(
+        &self,
+        session: &Session,
+        cx: &StatementContext,
+        name: &ObjectName,
+    ) -> Result<Outcome> {
         self.may_read(session, self.database_of(cx, name)?)?;
         let sql = match self.find(cx, name)?.ok_or_else(|| Error::with(Code::TableNotExist, &name.name))? {
             Found::Stable { stable, .. } => format!(

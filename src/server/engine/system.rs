@@ -111,13 +111,21 @@ impl SystemTable {
             let null = Cell::Null;
             let cells = self.rows.iter().map(|row| row.get(at).unwrap_or(&null));
             let array = match kind {
-                Kind::Bool => fill!(BooleanBuilder, cells, |cell| if let Cell::Bool(v) = cell { Some(*v) } else { None }),
+                Kind::Bool => fill!(BooleanBuilder, cells, |cell| if let Cell::Bool(v) = cell {
+                    Some(*v)
+                } else {
+                    None
+                }),
                 Kind::Tiny => fill!(Int8Builder, cells, |cell| int(cell)),
                 Kind::Small => fill!(Int16Builder, cells, |cell| int(cell)),
                 Kind::Int => fill!(Int32Builder, cells, |cell| int(cell)),
                 Kind::Big => fill!(Int64Builder, cells, |cell| int(cell)),
                 Kind::Text => {
-                    fill!(StringBuilder, cells, |cell| if let Cell::Text(v) = cell { Some(v.as_str()) } else { None })
+                    fill!(StringBuilder, cells, |cell| if let Cell::Text(v) = cell {
+                        Some(v.as_str())
+                    } else {
+                        None
+                    })
                 }
                 Kind::Time => fill!(TimestampMillisecondBuilder, cells, |cell| {
                     if let Cell::Time(ns) = cell { Some(ns.div_euclid(1_000_000)) } else { None }
@@ -549,7 +557,13 @@ impl Engine {
         ]);
         for row in self.mnode.show_settings() {
             let value = row.value.to_string();
-            table.push([row.def.name.into(), value.into(), "server".into(), "local".into(), row.def.info.into()]);
+            table.push([
+                row.def.name.into(),
+                value.into(),
+                "server".into(),
+                "local".into(),
+                row.def.info.into(),
+            ]);
         }
         table
     }

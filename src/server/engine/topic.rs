@@ -21,7 +21,11 @@ impl Engine {
     ) -> Result<Outcome> {
         if self.mnode.catalog().topic(&topic.name).is_ok() {
             // An existing name answers before anything else is looked at.
-            return if topic.if_not_exists { Ok(Outcome::Done) } else { Err(Error::with(Code::TopicExists, &topic.name)) };
+            return if topic.if_not_exists {
+                Ok(Outcome::Done)
+            } else {
+                Err(Error::with(Code::TopicExists, &topic.name))
+            };
         }
         let (database, kind, schema_json, definition) = match &topic.source {
             TopicSource::Database(name) => {
@@ -35,8 +39,12 @@ impl Engine {
                     Code::DatabaseNotExist => Error::of(Code::DatabaseNotExist),
                     _ => error,
                 })?;
-                let compiled =
-                    ChildFilter::create(filter.as_ref(), &topic.sql, &relation, &self.plan_session(session, cx))?;
+                let compiled = ChildFilter::create(
+                    filter.as_ref(),
+                    &topic.sql,
+                    &relation,
+                    &self.plan_session(session, cx),
+                )?;
                 let definition = to_text(compiled.definition())?;
                 (relation.database.name.clone(), TopicKind::Stable(name.name.clone()), None, definition)
             }

@@ -144,9 +144,10 @@ impl Shards for Vnodes {
     async fn apply_stable(&self, vgroup: VgroupId, ddl: &StableDdl) -> Result<()> {
         let ddl = match ddl {
             StableDdl::Create(stable) => vnode::StableDdl::Create((**stable).clone()),
-            StableDdl::Alter { stable, change } => {
-                vnode::StableDdl::Alter { stable: (**stable).clone(), change: super::convert::schema_change(change, &stable.schema) }
-            }
+            StableDdl::Alter { stable, change } => vnode::StableDdl::Alter {
+                stable: (**stable).clone(),
+                change: super::convert::schema_change(change, &stable.schema),
+            },
             StableDdl::Drop { uid, .. } => match self.get(vgroup) {
                 Ok(_) => vnode::StableDdl::Drop { uid: *uid },
                 Err(_) => return Ok(()),
@@ -196,7 +197,8 @@ async fn remove_folder(path: PathBuf) -> Result<()> {
         Ok(Ok(())) => Ok(()),
         Ok(Err(e)) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Ok(Err(e)) => {
-            Err(Error::text(Code::Io, format!("cannot remove a vgroup's folder: path={shown} cause={e}")).caused_by(e))
+            Err(Error::text(Code::Io, format!("cannot remove a vgroup's folder: path={shown} cause={e}"))
+                .caused_by(e))
         }
         Err(e) => Err(Error::internal(e)),
     }

@@ -87,7 +87,11 @@ impl Engine {
         let found = catalog.database(database)?;
         let info = found.info.clone();
         if let Some(stable) = found.stables.get(table) {
-            return Ok(WriteTarget { database: info, stable: Some(stable.uid), schema: stable.schema.clone() });
+            return Ok(WriteTarget {
+                database: info,
+                stable: Some(stable.uid),
+                schema: stable.schema.clone(),
+            });
         }
         let vnode = self.vnodes.get(Self::vgroup_for(&info, table)?)?;
         match vnode.table(table).as_deref().map(|table| &table.kind) {
@@ -95,7 +99,8 @@ impl Engine {
                 Ok(WriteTarget { database: info, stable: None, schema: schema.clone() })
             }
             Some(TableKind::Child { .. }) => {
-                Err(Error::with(Code::TableNotExist, table).hint("write to its super table, naming the child"))
+                Err(Error::with(Code::TableNotExist, table)
+                    .hint("write to its super table, naming the child"))
             }
             None => Err(Error::with(Code::TableNotExist, table)),
         }
@@ -104,7 +109,12 @@ impl Engine {
 
 impl Engine {
     /// INSERT: read to its end first, so that a bad value anywhere writes nothing; then one write a vgroup.
-    pub(super) async fn insert(&self, session: &Session, cx: &StatementContext, sql: &str) -> Result<Outcome> {
+    pub(super) async fn insert(
+        &self,
+        session: &Session,
+        cx: &StatementContext,
+        sql: &str,
+    ) -> Result<Outcome> {
         let context = InsertContext {
             now_ns: cx.now_ns,
             zone: cx.zone,

@@ -33,7 +33,11 @@ const KEEPALIVE: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 /// [`Code::Io`] of the listener.
-pub async fn serve(engine: Arc<Engine>, listener: TcpListener, mut stop: watch::Receiver<bool>) -> Result<()> {
+pub async fn serve(
+    engine: Arc<Engine>,
+    listener: TcpListener,
+    mut stop: watch::Receiver<bool>,
+) -> Result<()> {
     // tonic applies TCP_NODELAY only to listeners that it opened itself, and without it small answers wait for
     // acknowledgements.
     let incoming = TcpListenerStream::new(listener).map(|accepted| {
@@ -58,8 +62,11 @@ pub async fn serve(engine: Arc<Engine>, listener: TcpListener, mut stop: watch::
                 .max_decoding_message_size(MESSAGE_BYTES_MAX),
         )
         .add_service(
-            SubscriptionServer::new(subscription::SubscriptionService::new(Arc::clone(&engine), stop.clone()))
-                .max_encoding_message_size(MESSAGE_BYTES_MAX),
+            SubscriptionServer::new(subscription::SubscriptionService::new(
+                Arc::clone(&engine),
+                stop.clone(),
+            ))
+            .max_encoding_message_size(MESSAGE_BYTES_MAX),
         )
         .serve_with_incoming_shutdown(incoming, async move {
             // An error says that whoever could have stopped the server is gone: stop.

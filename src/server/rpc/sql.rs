@@ -105,7 +105,11 @@ async fn run(
         }
     }
     let elapsed_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-    send(answers, v1::execute_response::Part::End(v1::ResultEnd { rows, affected_rows, elapsed_us, database })).await
+    send(
+        answers,
+        v1::execute_response::Part::End(v1::ResultEnd { rows, affected_rows, elapsed_us, database }),
+    )
+    .await
 }
 
 async fn send(answers: &Answers, part: v1::execute_response::Part) -> Result<()> {

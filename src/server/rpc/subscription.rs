@@ -78,7 +78,11 @@ impl SubscriptionService {
         self.engine.mnode().subscribe(spec, request.topics).await
     }
 
-    fn do_heartbeat(&self, session: &Session, request: v1::HeartbeatRequest) -> Result<v1::HeartbeatResponse> {
+    fn do_heartbeat(
+        &self,
+        session: &Session,
+        request: v1::HeartbeatRequest,
+    ) -> Result<v1::HeartbeatResponse> {
         let consumer = ConsumerId(request.consumer);
         self.require_own(session, consumer)?;
         let assignment = self.engine.mnode().assignment(consumer)?;
@@ -176,8 +180,10 @@ fn assignment_to_wire(engine: &Engine, assignment: &ConsumerAssignment) -> v1::A
         };
         let database = catalog.database_by_id(topic.database);
         let precision = database.map_or(0, |database| precision_to_wire(database.info.options.precision));
-        let vgroups =
-            assigned.vgroups.iter().map(|(vgroup, epoch)| v1::AssignedVgroup { vgroup: vgroup.0, epoch: epoch.0 });
+        let vgroups = assigned
+            .vgroups
+            .iter()
+            .map(|(vgroup, epoch)| v1::AssignedVgroup { vgroup: vgroup.0, epoch: epoch.0 });
         v1::AssignedTopic {
             id: topic.id.0,
             name: topic.name.clone(),

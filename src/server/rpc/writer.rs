@@ -30,8 +30,11 @@ impl v1::writer_server::Writer for WriterService {
     ) -> Result<Response<v1::DescribeTargetResponse>, Status> {
         let session = self.0.session(&request).map_err(|e| to_status(&e))?;
         let request = request.into_inner();
-        let target =
-            self.0.write_target(&session, &request.database, &request.table).await.map_err(|e| to_status(&e))?;
+        let target = self
+            .0
+            .write_target(&session, &request.database, &request.table)
+            .await
+            .map_err(|e| to_status(&e))?;
         Ok(Response::new(v1::DescribeTargetResponse {
             precision: precision_to_wire(target.database.options.precision),
             vgroups: target.database.vgroups.iter().map(|vgroup| vgroup.0).collect(),

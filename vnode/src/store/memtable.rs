@@ -192,6 +192,11 @@ pub(super) struct OwnerSummary {
 const PAGE_BITS: u32 = 6;
 const PAGE_SLOTS: usize = 1 << PAGE_BITS;
 
+/// A table's slot in its page.
+fn place_in_page(table: TableUid) -> usize {
+    usize::try_from(table.0 % PAGE_SLOTS as u64).unwrap_or(0)
+}
+
 /// A stretch as the index keeps it, chained to the table's stretch before it.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -250,8 +255,7 @@ impl OwnerRows {
             let Some(ticks) = block.ticks.get(start..end).filter(|ticks| !ticks.is_empty()) else { continue };
             self.note_time(ticks, duration_ticks);
             let slots = self.pages.entry(table.0 >> PAGE_BITS).or_insert_with(|| Box::new([0; PAGE_SLOTS]));
-            // The mask keeps the place within the page's length.
-            if let Some(head) = slots.get_mut((table.0 % PAGE_SLOTS as u64) as usize) {
+            if let Some(head) = slots.get_mut(place_in_page(table)) {
                 let narrow = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
                 self.entries.push(Entry {
                     block: number,
@@ -284,7 +288,7 @@ impl OwnerRows {
 
     fn head(&self, table: TableUid) -> Option<u32> {
         let slots = self.pages.get(&(table.0 >> PAGE_BITS))?;
-        slots.get((table.0 % PAGE_SLOTS as u64) as usize).copied().filter(|head| *head != 0)
+        slots.get(place_in_page(table)).copied().filter(|head| *head != 0)
     }
 
     fn stretches(&self, head: u32, seq_end: u64) -> Vec<Stretch> {

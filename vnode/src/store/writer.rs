@@ -24,7 +24,7 @@ use super::table_index::{self, TableIndex};
 /// Rows after which a row group is closed.
 const ROW_GROUP_ROWS: usize = 1 << 20;
 /// The last bytes of a file: footer length and magic.
-const TAIL_BYTES: u64 = 8;
+const TAIL_BYTES: usize = 8;
 
 /// What is known of a file before it is written.
 #[derive(Clone, Debug)]
@@ -213,8 +213,8 @@ impl Sink {
     fn complete(&mut self) -> io::Result<(u64, u32, (u32, u32))> {
         self.drain()?;
         self.file.sync()?;
-        let mut tail = [0; TAIL_BYTES as usize];
-        self.file.read_at(&mut tail, self.written.saturating_sub(TAIL_BYTES))?;
+        let mut tail = [0; TAIL_BYTES];
+        self.file.read_at(&mut tail, self.written.saturating_sub(TAIL_BYTES as u64))?;
         let [a, b, c, d, ..] = tail;
         let footer_bytes = u32::from_le_bytes([a, b, c, d]).saturating_add(8);
         let mut footer = vec![0; footer_bytes as usize];

@@ -14,7 +14,9 @@ use proto::v1::consume_response::Event;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 use tonic::{Status, Streaming};
-use vnode::subscribe::{Batch, BatchKind, OffsetReset, Range, Read, ReadOptions, SubscribeRequest, Subscription};
+use vnode::subscribe::{
+    Batch, BatchKind, OffsetReset, Range, Read, ReadOptions, SubscribeRequest, Subscription,
+};
 
 use super::pace::Pace;
 use super::schemas::{Announced, SchemaNumbers};

@@ -76,7 +76,9 @@ fn encodings_follow_the_data() {
             let n = table * 1_000 + row;
             ts += if noise(n) > 0.5 { 1 } else { 3 };
             let far = (noise(n + 7) * 8.0).floor() * 123_456_789.0;
-            (ts, vec![Cell::Float(noise(n + 3) as f32), Cell::Int(far as i32)])
+            #[expect(clippy::cast_possible_truncation, reason = "made-up values")]
+            let cells = vec![Cell::Float(noise(n + 3) as f32), Cell::Int(far as i32)];
+            (ts, cells)
         });
         (TableUid(table), rows.collect())
     });

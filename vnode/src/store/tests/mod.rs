@@ -117,11 +117,14 @@ impl TableDirectory for Catalogue {
     }
 }
 
+/// An instant and its cells.
+type TimedCells = (i64, Vec<Cell>);
+
 /// Rows of several tables to be written: for each table its times and, for each listed column, a cell a row.
 #[derive(Clone, Debug)]
 pub(super) struct Write {
     pub(super) columns: Vec<ColumnId>,
-    pub(super) tables: Vec<(TableUid, Vec<(i64, Vec<Cell>)>)>,
+    pub(super) tables: Vec<(TableUid, Vec<TimedCells>)>,
 }
 
 impl Write {
