@@ -27,7 +27,8 @@ async fn join(connection: &Connection) -> Consumer {
 async fn settled(connection: &Connection, sizes: &[usize]) -> Shares {
     wait_for(&format!("shares of {sizes:?}"), || async {
         let shares = shares(connection, GROUP).await;
-        let mut counts: Vec<usize> = shares.iter().filter(|(owner, _)| owner.is_some()).map(|(_, v)| v.len()).collect();
+        let mut counts: Vec<usize> =
+            shares.iter().filter(|(owner, _)| owner.is_some()).map(|(_, v)| v.len()).collect();
         counts.sort_unstable();
         counts == sizes && !shares.contains_key(&None)
     })
@@ -72,7 +73,8 @@ async fn consumers_share_vgroups_evenly_and_few_move() {
     for consumer in [second, third, fourth, fifth] {
         consumer.close().await.expect("close");
     }
-    wait_for("nobody is left", || async { shares(&connection, GROUP).await.keys().all(Option::is_none) }).await;
+    wait_for("nobody is left", || async { shares(&connection, GROUP).await.keys().all(Option::is_none) })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,7 +95,8 @@ async fn a_crashed_consumer_loses_its_vgroups_and_may_return() {
     process.wait().expect("wait");
     let alone = settled(&connection, &[4]).await;
     assert_eq!(moved(&two, &alone).len(), 2, "only what the dead one had moves");
-    wait_for("the dead one is gone", || async { query(&connection, "SHOW CONSUMERS").await.len() == 1 }).await;
+    wait_for("the dead one is gone", || async { query(&connection, "SHOW CONSUMERS").await.len() == 1 })
+        .await;
     let returns = join(&connection).await;
     settled(&connection, &[2, 2]).await;
     returns.close().await.expect("close");
@@ -103,7 +106,8 @@ async fn a_crashed_consumer_loses_its_vgroups_and_may_return() {
 #[tokio::test(flavor = "multi_thread")]
 async fn show_tells_of_consumers_and_topics() {
     let (_server, connection) = start().await;
-    let config = [("client.id", "bakery"), ("auto.commit.interval.ms", "100"), ("auto.offset.reset", "earliest")];
+    let config =
+        [("client.id", "bakery"), ("auto.commit.interval.ms", "100"), ("auto.offset.reset", "earliest")];
     let consumer = consumer(&connection, GROUP, &config);
     consumer.subscribe(["t"]).await.expect("subscribe");
     let rows = query(&connection, "SHOW CONSUMERS").await;

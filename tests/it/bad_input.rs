@@ -76,7 +76,8 @@ async fn a_bad_row_writes_nothing_of_its_statement() {
     assert_eq!(refused(&connection, sql).await.code(), Code::InsertSyntax);
     let old = "INSERT INTO d.x1 USING d.s TAGS (1) VALUES (now, 1, 'a') ('1990-01-01', 2, 'b')";
     assert_eq!(refused(&connection, old).await.code(), Code::TimestampOutOfRange);
-    let count: i64 = query(&connection, "SELECT COUNT(*) FROM d.n").await.iter().next().unwrap().get(0).unwrap();
+    let count: i64 =
+        query(&connection, "SELECT COUNT(*) FROM d.n").await.iter().next().unwrap().get(0).unwrap();
     assert_eq!(count, 0);
     assert_eq!(query(&connection, "SHOW d.TABLES").await.len(), 1, "no child was made either");
     query(&connection, "INSERT INTO d.x1 USING d.s TAGS (1) VALUES (now, 1, 'a')").await;
@@ -130,7 +131,8 @@ async fn a_wrong_password_or_none() {
 async fn noise_on_the_port() {
     let (server, connection) = start().await;
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-    let mut noise: Vec<Vec<u8>> = vec![b"GET / HTTP/1.1\r\n\r\n".to_vec(), preface[..10].to_vec(), vec![0; 4096]];
+    let mut noise: Vec<Vec<u8>> =
+        vec![b"GET / HTTP/1.1\r\n\r\n".to_vec(), preface[..10].to_vec(), vec![0; 4096]];
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     for length in [1_usize, 9, 100, 5_000] {
         let mut bytes = preface.to_vec();

@@ -30,7 +30,8 @@ fn sql_prints_what_was_asked_for() {
     assert_eq!(json, format!("{first}\n{second}\n"));
     let csv = stdout(&server.run("sql", &["-o", "csv", "-s", "SELECT v, s FROM d.n"]));
     assert_eq!(csv, "v,s\r\n9007199254740993,\"a\"\"b,c\"\r\n,\r\n");
-    let affected = stdout(&server.run("sql", &["-o", "json", "-s", "INSERT INTO d.n (ts, v) VALUES (now, 1)"]));
+    let affected =
+        stdout(&server.run("sql", &["-o", "json", "-s", "INSERT INTO d.n (ts, v) VALUES (now, 1)"]));
     assert_eq!(affected, "{\"affected_rows\":1}\n");
     let zoned = ["-o", "json", "--tz", "Asia/Shanghai", "-s", "SELECT ts FROM d.n LIMIT 1"];
     assert_eq!(stdout(&server.run("sql", &zoned)), "{\"ts\":\"2024-03-01T08:00:00.000+08:00\"}\n");
@@ -61,7 +62,10 @@ fn subscribe_ends_at_its_limit_and_goes_on_from_there() {
     let first = server.run("subscribe", &limited);
     assert!(first.status.success());
     assert_eq!(stdout(&first).lines().count(), 1, "{}", stdout(&first));
-    assert!(stdout(&first).contains(r#""row":{"ts":"2024-03-01T00:00:00.000Z","v":9007199254740993,"s":"a\"b,c"}"#));
+    assert!(
+        stdout(&first)
+            .contains(r#""row":{"ts":"2024-03-01T00:00:00.000Z","v":9007199254740993,"s":"a\"b,c"}"#)
+    );
     server.sql("INSERT INTO d.n (ts, v) VALUES ('2024-03-01 00:00:05', 5)");
     let rest = server.run("subscribe", &["t", "-g", "g", "--timeout", "1s", "-o", "csv"]);
     assert_eq!(stdout(&rest).lines().last(), Some("2024-03-01T00:00:05.000Z,5,"), "{}", stdout(&rest));

@@ -12,7 +12,10 @@ async fn a_second_server_on_one_directory_is_refused() {
         .expect("it runs");
     assert_eq!(output.status.code(), Some(1));
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(stderr.contains("error[0x6f03]") && stderr.contains(&format!("pid={}", server.pid())), "{stderr}");
+    assert!(
+        stderr.contains("error[0x6f03]") && stderr.contains(&format!("pid={}", server.pid())),
+        "{stderr}"
+    );
     assert!(output.stdout.is_empty(), "no ready line");
     let connection = connect(&server).await;
     query(&connection, "CREATE DATABASE still_here").await;

@@ -124,9 +124,14 @@ async fn killed_between_delivery_and_commit() {
     server.start_again();
 
     let connection = connect(&server).await;
-    wait_for("the dead consumer is gone", || async { query(&connection, "SHOW CONSUMERS").await.is_empty() }).await;
+    wait_for("the dead consumer is gone", || async { query(&connection, "SHOW CONSUMERS").await.is_empty() })
+        .await;
     let consumer = subscribed(&connection, "g", "earliest").await;
-    assert_eq!(values(&drain(&consumer, QUIET).await), [1, 2, 3], "from the commit, which the kill did not take");
+    assert_eq!(
+        values(&drain(&consumer, QUIET).await),
+        [1, 2, 3],
+        "from the commit, which the kill did not take"
+    );
     consumer.close().await.expect("close");
 }
 

@@ -25,7 +25,11 @@ async fn a_row_reaches_a_waiting_poll() {
             let (message, _) = tokio::join!(waiting, query(&writer, &sql));
             let message = message.expect("poll").expect("the row");
             let at = message.blocks()[0].columns().iter().position(|c| c.name == "v").expect("v");
-            assert_eq!(message.rows().map(|row| row.get::<i64>(at).expect("v")).collect::<Vec<_>>(), [v], "{topic}");
+            assert_eq!(
+                message.rows().map(|row| row.get::<i64>(at).expect("v")).collect::<Vec<_>>(),
+                [v],
+                "{topic}"
+            );
         }
         consumer.close().await.expect("close");
     }

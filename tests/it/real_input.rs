@@ -49,7 +49,8 @@ async fn check(case: Case) {
     let server = Server::start();
     let connection = connect(&server).await;
     query(&connection, "CREATE DATABASE field VGROUPS 3 KEEP 36500").await;
-    let mut args = vec![path.to_str().expect("UTF-8"), "--into", case.into, "--ts", case.ts, "--tz", case.zone];
+    let mut args =
+        vec![path.to_str().expect("UTF-8"), "--into", case.into, "--ts", case.ts, "--tz", case.zone];
     args.extend(["--null", "NA"]);
     let name = case.device.map(|device| format!("dev_{{{device}}}"));
     if let (Some(device), Some(name)) = (case.device, &name) {
@@ -110,7 +111,10 @@ async fn hourly(connection: &client::Connection, case: &Case, values: &Values) {
         let (sum, count) = sums[&(device.clone(), hour)];
         let wanted = (count > 0).then(|| sum / count as f64);
         assert_eq!(average.is_some(), wanted.is_some(), "{device} {hour}");
-        assert!(average.zip(wanted).is_none_or(|(a, w)| close(a, w)), "{device} {hour}: {average:?} {wanted:?}");
+        assert!(
+            average.zip(wanted).is_none_or(|(a, w)| close(a, w)),
+            "{device} {hour}: {average:?} {wanted:?}"
+        );
         seen += 1;
     }
     assert_eq!(seen, sums.len(), "{sql}");
@@ -120,7 +124,8 @@ async fn hourly(connection: &client::Connection, case: &Case, values: &Values) {
 /// instant is what the table holds.
 async fn consumed(connection: &client::Connection, case: &Case, values: &Values) {
     let table = if case.device.is_some() { "tbname" } else { "'' AS device" };
-    let topic = format!("CREATE TOPIC field AS SELECT {table}, `{}`, `{}` FROM {}", case.ts, case.value, case.into);
+    let topic =
+        format!("CREATE TOPIC field AS SELECT {table}, `{}`, `{}` FROM {}", case.ts, case.value, case.into);
     query(connection, &topic).await;
     let consumer = consumer(connection, "readers", &[("auto.offset.reset", "earliest")]);
     consumer.subscribe(["field"]).await.expect("subscribe");
@@ -134,7 +139,8 @@ async fn consumed(connection: &client::Connection, case: &Case, values: &Values)
             let name: String = row.get(0).expect("tbname");
             let device = name.strip_prefix("dev_").unwrap_or(&name).to_owned();
             let instant: i64 = row.get(1).expect("ts");
-            let value = row.get::<Option<f64>>(2).or_else(|_| row.get::<Option<i64>>(2).map(|v| v.map(|v| v as f64)));
+            let value =
+                row.get::<Option<f64>>(2).or_else(|_| row.get::<Option<i64>>(2).map(|v| v.map(|v| v as f64)));
             if last.insert(device.clone(), instant).is_some_and(|before| instant < before) {
                 *steps_back.entry(device.clone()).or_default() += 1;
             }
@@ -176,15 +182,8 @@ async fn ec2_cpu_of_eight_hosts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn electricity_transformer() {
-    check(Case {
-        file: "ETTh1.csv",
-        ts: "date",
-        device: None,
-        into: "field.ett",
-        zone: "UTC",
-        value: "OT",
-    })
-    .await;
+    check(Case { file: "ETTh1.csv", ts: "date", device: None, into: "field.ett", zone: "UTC", value: "OT" })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

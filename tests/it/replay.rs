@@ -18,7 +18,8 @@ async fn writes_come_back_with_their_gaps() {
         tokio::time::sleep(Duration::from_millis(pause_ms)).await;
         query(&connection, &format!("INSERT INTO d.n VALUES (now, {v})")).await;
     }
-    let consumer = consumer(&connection, "g", &[("enable.replay", "true"), ("auto.offset.reset", "earliest")]);
+    let consumer =
+        consumer(&connection, "g", &[("enable.replay", "true"), ("auto.offset.reset", "earliest")]);
     consumer.subscribe(["t"]).await.expect("subscribe");
     let mut arrivals = Vec::new();
     let mut written = Vec::new();

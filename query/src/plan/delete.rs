@@ -66,7 +66,9 @@ fn holds(constant: &DfExpr) -> Result<bool> {
 mod tests {
     use std::sync::Arc;
 
-    use model::{ColumnId, DataType, DatabaseId, DatabaseInfo, DatabaseOptions, StableInfo, TableSchema, TableUid};
+    use model::{
+        ColumnId, DataType, DatabaseId, DatabaseInfo, DatabaseOptions, StableInfo, TableSchema, TableUid,
+    };
 
     use super::*;
     use crate::ast::Statement;
@@ -89,7 +91,11 @@ mod tests {
             create_time_ns: 0,
             comment: None,
         };
-        Relation { database: Arc::new(database), kind: RelationKind::Stable(Arc::new(stable)), shards: vec![] }
+        Relation {
+            database: Arc::new(database),
+            kind: RelationKind::Stable(Arc::new(stable)),
+            shards: vec![],
+        }
     }
 
     fn plan(condition: &str) -> Result<DeletePlan> {

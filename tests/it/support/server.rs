@@ -70,13 +70,15 @@ impl Server {
     /// SIGTERM, and how it ended.
     pub fn terminate(&mut self) -> ExitStatus {
         let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("the server can be told to stop");
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)
+            .expect("the server can be told to stop");
         self.child.wait().expect("the server can be waited for")
     }
 
     /// Starts again in the same folder, on a new port, after [`Self::kill`] or [`Self::terminate`].
     pub fn start_again(&mut self) {
-        (self.child, self.grpc) = spawn(&self.data_dir(), &self.args, self.file_blocks_max).expect("the server starts again");
+        (self.child, self.grpc) =
+            spawn(&self.data_dir(), &self.args, self.file_blocks_max).expect("the server starts again");
     }
 
     /// SIGKILL and a new start where the clients expect it, so that they find it again by themselves.
@@ -84,7 +86,8 @@ impl Server {
         self.kill();
         let mut args = self.args.clone();
         args.extend(["--grpc".to_owned(), self.grpc.clone()]);
-        (self.child, self.grpc) = spawn(&self.data_dir(), &args, self.file_blocks_max).expect("the server starts again");
+        (self.child, self.grpc) =
+            spawn(&self.data_dir(), &args, self.file_blocks_max).expect("the server starts again");
     }
 
     /// Like [`Self::start_again`], but hands back what it said when it does not start.
