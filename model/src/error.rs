@@ -260,7 +260,7 @@ codes! {
     SubscribeFirst = 0x4017, State, false, "Invalid status, please subscribe topic first", "";
     FetchTimeout = 0x401A, State, true, "fetch timeout", "poll again";
     // ours
-    Io = 0x6F00, Unavailable, true, "input/output error", "look at the disk and the server's log";
+    Io = 0x6F00, Unavailable, true, "input/output error", "look at the file, its rights and its disk";
     Damaged = 0x6F01, Damaged, false, "stored data is damaged", "tidemark wal verify names the place";
     NewerFormat = 0x6F02, Damaged, false, "written by a newer version", "start the version that wrote it, or a later one";
     DataDirLocked = 0x6F03, Busy, true, "data directory is in use", "stop the other server or choose another --data-dir";

@@ -300,8 +300,14 @@ pub(crate) fn load(shared: &Shared) -> Result<()> {
         let content = wal::read_file(&*shared.disk, &shared.dir.join(name));
         content.map_err(|e| of_io("raft state is not readable", e))
     };
-    let vote = read(VOTE_FILE)?.map(|bytes| format::decode_vote(&bytes)).transpose()?;
-    let floor = read(FLOOR_FILE)?.map(|bytes| format::decode_floor(&bytes)).transpose()?;
+    let named = |error: Error, name: &str| {
+        let path = shared.dir.join(name);
+        Error::text(error.code(), format!("{}: path={}", error.message(), path.display()))
+            .hint("remove the file: it is made anew from the log")
+    };
+    let vote = read(VOTE_FILE)?.map(|bytes| format::decode_vote(&bytes).map_err(|e| named(e, VOTE_FILE)));
+    let floor = read(FLOOR_FILE)?.map(|bytes| format::decode_floor(&bytes).map_err(|e| named(e, FLOOR_FILE)));
+    let (vote, floor) = (vote.transpose()?, floor.transpose()?);
     // A term is never used twice, not even where the vote was lost with its file.
     let in_log = shared.wal.last().map(|last| Vote::new(last.term, shared.node));
     let term = |vote: &Option<Vote>| vote.map(|vote| vote.leader_id().term);

@@ -53,14 +53,14 @@ pub(super) async fn run(
     Ok(report)
 }
 
-/// Makes the topic `bench` of the kind.
+/// Makes the topic of the kind.
 pub(super) async fn create_topic(connection: &Connection, kind: TopicKindArg) -> Result<()> {
     let source = match kind {
         TopicKindArg::Query => format!("SELECT ts, current, voltage, phase FROM {DATABASE}.meters"),
         TopicKindArg::Stable => format!("STABLE {DATABASE}.meters"),
         TopicKindArg::Database => format!("DATABASE {DATABASE}"),
     };
-    connection.sql(&format!("CREATE TOPIC bench AS {source}")).await?.rows().await?;
+    connection.sql(&format!("CREATE TOPIC {DATABASE} AS {source}")).await?.rows().await?;
     Ok(())
 }
 
@@ -85,7 +85,7 @@ async fn read(connection: &Connection, counted: &std::sync::atomic::AtomicU64, r
     let config =
         ConsumerConfig::new("bench").with("auto.offset.reset", "earliest").map_err(Error::internal)?;
     let consumer = connection.consumer(config)?;
-    consumer.subscribe(["bench"]).await?;
+    consumer.subscribe([DATABASE]).await?;
     let mut values = 0;
     while counted.load(Ordering::Relaxed) < rows {
         // Short: another consumer may be the one that gets the last message.

@@ -26,7 +26,7 @@ pub(super) async fn run(target: &Target, rate: u64, seconds: u64, kind: TopicKin
     connection.sql(&create).await?.rows().await?;
     let config = ConsumerConfig::new("bench").with("min.poll.rows", "1").map_err(Error::internal)?;
     let consumer = target.connect().await?.consumer(config)?;
-    consumer.subscribe(["bench"]).await?;
+    consumer.subscribe([DATABASE]).await?;
     // Resolves `latest`.
     consumer.poll(Duration::from_millis(200)).await?;
 

@@ -11,8 +11,8 @@ use super::report::{float, now};
 use crate::child::ServerProcess;
 use crate::cli::BenchArgs;
 
-/// Database of all benchmarks, made anew by each.
-pub(super) const DATABASE: &str = "bench";
+/// Database and topic of all benchmarks, made anew by each. Nobody else's has this name.
+pub(super) const DATABASE: &str = "tidemark_bench";
 /// Round trips of the reference.
 const PINGS: usize = 2_000;
 
@@ -123,7 +123,7 @@ pub(super) fn file_write_mb_s(bytes: u64) -> Result<f64> {
 /// Makes the benchmarks' database anew.
 pub(super) async fn fresh_database(connection: &Connection, options: &str) -> Result<()> {
     for sql in [
-        "DROP TOPIC IF EXISTS bench".to_owned(),
+        format!("DROP TOPIC IF EXISTS {DATABASE}"),
         format!("DROP DATABASE IF EXISTS {DATABASE}"),
         format!("CREATE DATABASE {DATABASE} KEEP 36500 {options}"),
         format!(

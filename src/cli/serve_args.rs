@@ -40,7 +40,7 @@ pub struct DemoArgs {
     pub keep: bool,
 }
 
-/// `tidemark bench`.
+/// `tidemark bench`. Makes a database and a topic called `tidemark_bench` on the server that it measures.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     /// What to measure
@@ -65,13 +65,13 @@ pub enum BenchCommand {
     #[command(disable_help_flag = true)]
     Write {
         /// Child tables
-        #[arg(long, default_value_t = 1_000)]
+        #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
         tables: u64,
         /// Rows of each table
-        #[arg(long, default_value_t = 10_000)]
+        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
         rows: u64,
         /// Rows of one write
-        #[arg(long, default_value_t = 1_000)]
+        #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
         batch: u64,
         /// Connections that write side by side
         #[arg(long, default_value_t = 4)]
@@ -93,20 +93,20 @@ pub enum BenchCommand {
         #[arg(long, default_value_t = 1)]
         consumers: u32,
         /// Rows of the backlog
-        #[arg(long, default_value_t = 10_000_000)]
+        #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
         rows: u64,
         /// Rows of one write
-        #[arg(long, default_value_t = 10_000)]
+        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
         batch: u64,
     },
     /// Time from write to delivery, beside a bare round trip
     #[command(disable_help_flag = true)]
     Latency {
         /// Writes a second
-        #[arg(long, default_value_t = 1_000)]
+        #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
         rate: u64,
         /// How long
-        #[arg(long, default_value_t = 10)]
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
         seconds: u64,
         /// Kind of the topic
         #[arg(long, value_enum, default_value_t = TopicKindArg::Query)]
@@ -116,10 +116,10 @@ pub enum BenchCommand {
     #[command(disable_help_flag = true)]
     Query {
         /// Child tables
-        #[arg(long, default_value_t = 1_000)]
+        #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
         tables: u64,
         /// Rows of each table
-        #[arg(long, default_value_t = 10_000)]
+        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
         rows: u64,
     },
 }

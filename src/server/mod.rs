@@ -42,17 +42,18 @@ impl Server {
     /// Of the data directory, the metadata group or the listener; [`Code::InsecureListen`] for an address beyond
     /// loopback while root has the default password, unless `insecure`.
     pub async fn start(data_dir: &Path, grpc: SocketAddr, insecure: bool) -> Result<Self> {
+        // An address that is taken is noticed before anything is made.
+        let listener = TcpListener::bind(grpc).await.map_err(|e| {
+            Error::text(Code::Io, format!("cannot listen: grpc={grpc} cause={e}"))
+                .hint("stop what listens there, or choose another --grpc")
+                .caused_by(e)
+        })?;
         let data_dir = DataDir::open(data_dir)?;
         let engine = Engine::open(data_dir, Arc::new(SystemClock::default())).await?;
         if !insecure && !is_loopback(grpc.ip()) && engine.mnode().root_has_default_password().await? {
             engine.close().await?;
             return Err(Error::with(Code::InsecureListen, grpc));
         }
-        let listener = TcpListener::bind(grpc).await.map_err(|e| {
-            Error::text(Code::Io, format!("cannot listen: grpc={grpc} cause={e}"))
-                .hint("stop what listens there, or choose another --grpc")
-                .caused_by(e)
-        })?;
         let grpc = listener.local_addr().map_err(Error::internal)?;
         let (stop, stopped) = watch::channel(false);
         let serving = tokio::spawn(rpc::serve(Arc::clone(&engine), listener, stopped));

@@ -84,6 +84,24 @@ async fn a_bad_row_writes_nothing_of_its_statement() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn statements_without_measure_are_answered() {
+    let (_server, connection) = start().await;
+    query(&connection, "INSERT INTO d.n VALUES (now, 1, 'a')").await;
+    let numbers = (0..20_000).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let found = query(&connection, &format!("SELECT 1 WHERE 5 IN ({numbers})")).await;
+    assert_eq!(found.len(), 1, "a constant in a long list");
+    assert_eq!(query(&connection, "SELECT * FROM d.n LIMIT 18446744073709551615").await.len(), 1);
+    for interval in ["300000y", "2147483648n", "9223372036854775807n"] {
+        let rows = query(&connection, &format!("SELECT COUNT(*) FROM d.n INTERVAL({interval})")).await;
+        assert_eq!(rows.len(), 1, "{interval}");
+    }
+    let columns: Vec<String> = (0..1_000).map(|n| format!("c{n} INT")).collect();
+    query(&connection, &format!("CREATE TABLE d.wide (ts TIMESTAMP, {})", columns.join(", "))).await;
+    query(&connection, "INSERT INTO d.wide (ts, c0) VALUES (now, 7)").await;
+    assert_eq!(query(&connection, "SELECT * FROM d.wide").await.columns().len(), 1_001);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn wrong_calls_of_a_consumer() {
     let (_server, connection) = start().await;
     query(&connection, "CREATE TOPIC t AS SELECT ts, v FROM d.s").await;

@@ -8,6 +8,7 @@ mod assignment;
 mod bad_input;
 mod command_line;
 mod crash;
+mod damage;
 mod examples;
 mod full_disk;
 mod lifecycle;

@@ -291,9 +291,20 @@ impl<'a> Binder<'a, '_> {
         }
         let (op, join) =
             if negated { (Operator::NotEq, Operator::And) } else { (Operator::Eq, Operator::Or) };
-        let chain =
-            pairs.into_iter().map(|(l, r)| binary(l.expr, op, r.expr)).reduce(|a, b| binary(a, join, b));
-        let chain = chain.unwrap_or_else(|| lit(false));
+        let mut terms: Vec<DfExpr> = pairs.into_iter().map(|(l, r)| binary(l.expr, op, r.expr)).collect();
+        // Joined in pairs, not in a row: everything that walks the tree recurses, and a list may be long.
+        while terms.len() > 1 {
+            let mut joined = Vec::with_capacity(terms.len().div_ceil(2));
+            let mut left = terms.into_iter();
+            while let Some(a) = left.next() {
+                joined.push(match left.next() {
+                    Some(b) => binary(a, join, b),
+                    None => a,
+                });
+            }
+            terms = joined;
+        }
+        let chain = terms.pop().unwrap_or_else(|| lit(false));
         Ok(Typed::bool(chain).folded()?.expr)
     }
 

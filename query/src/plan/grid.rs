@@ -14,6 +14,9 @@ pub(crate) enum Step {
     Months(i64),
 }
 
+/// Longest step of months: ten thousand years, longer than any timestamp's range. The calendar ends some way beyond.
+const MONTHS_MAX: i64 = 12 * 10_000;
+
 /// The windows of one INTERVAL clause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grid {
@@ -43,7 +46,7 @@ impl Grid {
             match d {
                 WindowDuration::Ticks(ticks) => Step::Ticks(ticks),
                 WindowDuration::Literal(d) => match d.months() {
-                    Some(months) => Step::Months(months),
+                    Some(months) => Step::Months(months.min(MONTHS_MAX)),
                     None => Step::Ticks(d.ticks(precision).unwrap_or(i64::MAX)),
                 },
                 WindowDuration::Auto => Step::Ticks(0),
@@ -343,5 +346,19 @@ mod tests {
         assert_eq!(code(grid("1m", Some("1m"), None, Zone::UTC)), Code::OffsetTooLarge);
         assert_eq!(code(grid("1n", Some("1y"), None, Zone::UTC)), Code::OffsetUnit);
         assert_eq!(code(grid("1u", None, None, Zone::UTC)), Code::IntervalTooSmall);
+    }
+
+    #[test]
+    fn endless_months_are_one_window() {
+        for count in [100_000, 300_000, 2_147_483_648, i64::MAX] {
+            for unit in [TimeUnit::Month, TimeUnit::Year] {
+                let interval = WindowDuration::Literal(DurationLiteral { count, unit });
+                let window = Window::Interval { interval, offset: None, sliding: None };
+                let grid = Grid::new(&window, Precision::Ms, Zone::UTC, TimeRange::ALL, 0).unwrap();
+                let now = 1_709_251_200_000;
+                let start = grid.start(now);
+                assert!(start <= now && now < grid.end(start), "{count} {unit:?}");
+            }
+        }
     }
 }

@@ -169,7 +169,8 @@ pub(crate) fn finish(cx: &Context<'_>, tail: Tail) -> Result<Planned> {
 }
 
 fn saturating(count: u64) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
+    // DataFusion's optimizer takes limits for signed.
+    usize::try_from(count.min(i64::MAX.unsigned_abs())).unwrap_or(usize::MAX)
 }
 
 fn item_name(number: usize, index: usize) -> String {

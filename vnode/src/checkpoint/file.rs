@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use model::{Code, Error, Result, SchemaVersion, TableSchema, TableUid, TopicId};
@@ -45,8 +46,11 @@ impl fmt::Debug for CheckpointFile {
 
 fn code_of(error: &redb::Error) -> Code {
     match error {
-        redb::Error::Io(e) if e.kind() == std::io::ErrorKind::StorageFull => Code::NoDiskSpace,
-        redb::Error::Io(e) if e.kind() != std::io::ErrorKind::InvalidData => Code::Io,
+        redb::Error::Io(e) if e.kind() == ErrorKind::StorageFull => Code::NoDiskSpace,
+        // A file that ends too early is damaged, not unreadable.
+        redb::Error::Io(e) if !matches!(e.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) => {
+            Code::Io
+        }
         redb::Error::UpgradeRequired(_) => Code::NewerFormat,
         _ => Code::Damaged,
     }

@@ -80,12 +80,14 @@ impl DataFile {
         }
     }
 
-    /// The file with its footer, page index and table index read. Blocks on the disk the first time.
+    /// The file with its footer, page index and table index read. Blocks on the disk the first time, when all of it is
+    /// compared with its checksum: a damaged file is named, and never read as if it were whole.
     pub(super) fn open(&self) -> Result<Arc<OpenFile>> {
         let mut open = self.open.lock();
         if let Some(file) = &*open {
             return Ok(Arc::clone(file));
         }
+        self.verify()?;
         let file = Arc::new(OpenFile::read(&*self.disk, &self.path, &self.meta)?);
         *open = Some(Arc::clone(&file));
         Ok(file)
