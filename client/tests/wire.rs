@@ -241,6 +241,8 @@ impl Writer for Fake {
         self.check(&r)?;
         let column = |id, name: &str, r#type| v1::ColumnDef { id, name: name.into(), r#type, length: 8 };
         Ok(Response::new(v1::DescribeTargetResponse {
+            first_time: i64::MIN,
+            last_time: i64::MAX,
             precision: 0,
             vgroups: vec![2, 3],
             stable: 9,

@@ -125,3 +125,22 @@ fn wal_tells_intact_from_damaged() {
     assert!(error.contains("error[0x6f01]") && error.contains("00000000000000000000.log"), "{error}");
     assert!(server.sql("SHOW d.VGROUPS").contains("damaged"));
 }
+
+#[test]
+fn import_leaves_out_what_the_database_does_not_keep() {
+    let server = Server::start();
+    server.sql("CREATE DATABASE short KEEP 3650; CREATE TABLE short.n (ts TIMESTAMP, v BIGINT)");
+    let file = server.scratch().join("old.csv");
+    std::fs::write(&file, "ts,v\n2026-01-01 00:00:00,1\n1950-01-01 00:00:00,2\n2026-01-01 00:00:01,3\n")
+        .expect("a file");
+    let path = file.to_str().expect("UTF-8");
+    let stopped = server.run("import", &[path, "--into", "short.n"]);
+    assert_eq!(stopped.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&stopped.stderr);
+    assert!(stderr.contains("line=3") && stderr.contains("KEEP"), "{stderr}");
+    assert!(stderr.contains("written=1"), "the lines before it stay written: {stderr}");
+    let skipped = server.run("import", &[path, "--into", "short.n", "--on-error", "skip"]);
+    assert!(skipped.status.success());
+    assert!(String::from_utf8_lossy(&skipped.stderr).contains("rows=3 written=2 skipped=1"));
+    assert!(server.sql("SELECT COUNT(*) FROM short.n").contains('2'));
+}

@@ -22,6 +22,8 @@ fn target(stable: u64) -> Arc<Target> {
         length: data_type.length().into(),
     };
     let described = v1::DescribeTargetResponse {
+        first_time: i64::MIN,
+        last_time: i64::MAX,
         precision: 0,
         vgroups: vec![2, 3, 4],
         stable,

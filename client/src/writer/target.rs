@@ -1,5 +1,7 @@
 //! What a writer knows of the table it writes to.
 
+use std::ops::RangeInclusive;
+
 use model::{Code, ColumnId, Error, Precision, Result, TableUid, VgroupId};
 use proto::v1;
 
@@ -17,6 +19,7 @@ pub struct Target {
     database: String,
     table: String,
     precision: Precision,
+    times: RangeInclusive<i64>,
     pub(super) vgroups: Vec<VgroupId>,
     pub(super) stable: Option<TableUid>,
     columns: Vec<TargetColumn>,
@@ -38,6 +41,7 @@ impl Target {
             database: database.to_owned(),
             table: table.to_owned(),
             precision,
+            times: target.first_time..=target.last_time,
             vgroups: target.vgroups.into_iter().map(VgroupId).collect(),
             stable: (target.stable != 0).then_some(TableUid(target.stable)),
             columns: read(target.columns)?,
@@ -61,6 +65,12 @@ impl Target {
     #[must_use]
     pub fn precision(&self) -> Precision {
         self.precision
+    }
+
+    /// Timestamps, in ticks, that the server took when it was asked: `KEEP` bounds the past, and moves on.
+    #[must_use]
+    pub fn times(&self) -> RangeInclusive<i64> {
+        self.times.clone()
     }
 
     /// Whether rows go to children of a super table.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::Read;
+use std::ops::RangeInclusive;
 
 use model::{Code, Error, Result, Value, Zone};
 
@@ -38,6 +39,8 @@ pub(super) struct Plan {
     pub(super) name: Option<Name>,
     pub(super) null: Option<String>,
     pub(super) zone: Zone,
+    /// Ticks that the table takes.
+    pub(super) times: RangeInclusive<i64>,
 }
 
 impl Plan {
@@ -194,8 +197,13 @@ impl<R: Read> Loader<R> {
         let bad_column = |column: Option<&Cell>, what: &str| {
             bad_cell(&self.file, line, column.map_or("", |column| &column.file_column), what)
         };
-        if row.first().is_none_or(Value::is_null) {
-            return Err(bad_column(self.plan.columns.first(), "the time is missing"));
+        match row.first() {
+            Some(Value::Timestamp(ticks)) if self.plan.times.contains(ticks) => {}
+            Some(Value::Timestamp(_)) => {
+                let what = "outside the time that the database keeps (KEEP), or beyond the year 2970";
+                return Err(bad_column(self.plan.columns.first(), what));
+            }
+            _ => return Err(bad_column(self.plan.columns.first(), "the time is missing")),
         }
         let Some(name) = &self.plan.name else { return rows.push(&self.plan.table, None, &row) };
         let tags = self.plan.tags.iter().map(read).collect::<Result<Vec<_>>>()?;
@@ -249,6 +257,7 @@ mod tests {
             name: tags.then(|| Name::parse("h_{host}", &columns).unwrap()),
             null: Some("NA".into()),
             zone: Zone::UTC,
+            times: 0..=i64::MAX,
         }
     }
 

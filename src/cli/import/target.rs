@@ -130,7 +130,8 @@ fn plan(
     if let Some(unknown) = args.tags.iter().find(|name| !tags.iter().any(|tag| tag.file_column == **name)) {
         return Err(Error::with(Code::InvalidTag, format!("{unknown} in {table}")));
     }
-    Ok(Plan { table: target.table().to_owned(), columns, tags, name, null: args.null.clone(), zone })
+    let (table, null, times) = (target.table().to_owned(), args.null.clone(), target.times());
+    Ok(Plan { table, columns, tags, name, null, zone, times })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Rows on their way to the shards: INSERT text and columnar writes, one path from the blocks on.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use model::{Code, DatabaseInfo, Error, Result, TableKind, TableSchema, TableUid, VgroupId};
@@ -46,6 +47,15 @@ pub struct WriteTarget {
     pub stable: Option<TableUid>,
     /// Columns and tags.
     pub schema: Arc<TableSchema>,
+}
+
+impl WriteTarget {
+    /// Ticks that a row may carry at `now_ns`, as the shards check it.
+    pub fn times(&self, now_ns: i64) -> RangeInclusive<i64> {
+        let options = &self.database.options;
+        let now = options.precision.ticks_from_ns(now_ns);
+        now.saturating_sub(options.keep_ticks())..=options.precision.max_ticks()
+    }
 }
 
 impl Engine {

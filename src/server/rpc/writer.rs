@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use model::Result;
+use model::{Clock as _, Result};
 use proto::convert::{column_to_wire, precision_to_wire, write_from_wire};
 use proto::status::{to_detail, to_status};
 use proto::v1;
@@ -14,6 +14,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::server::engine::{Engine, StartedWrite};
 use crate::server::sessions::Session;
+use model::Clock as _;
 
 /// Writes of one connection that are under way at once; more wait in the transport's window.
 const WRITES_IN_FLIGHT: usize = 256;
@@ -35,7 +36,10 @@ impl v1::writer_server::Writer for WriterService {
             .write_target(&session, &request.database, &request.table)
             .await
             .map_err(|e| to_status(&e))?;
+        let times = target.times(self.0.clock().now_ns());
         Ok(Response::new(v1::DescribeTargetResponse {
+            first_time: *times.start(),
+            last_time: *times.end(),
             precision: precision_to_wire(target.database.options.precision),
             vgroups: target.database.vgroups.iter().map(|vgroup| vgroup.0).collect(),
             stable: target.stable.map_or(0, |uid| uid.0),
