@@ -14,7 +14,6 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::server::engine::{Engine, StartedWrite};
 use crate::server::sessions::Session;
-use model::Clock as _;
 
 /// Writes of one connection that are under way at once; more wait in the transport's window.
 const WRITES_IN_FLIGHT: usize = 256;
