@@ -238,6 +238,8 @@ codes! {
     ParameterType = 0x2802, Invalid, false, "Invalid parameter data type", "";
     ParameterValue = 0x2803, Invalid, false, "Invalid parameter value", "";
     DuplicateTimestamps = 0x2805, Invalid, false, "Duplicate timestamps not allowed in function", "use PARTITION BY tbname";
+    WrongTimestamp = 0x2807, Invalid, false, "Func to_timestamp failed for wrong timestamp", "";
+    TimestampFormat = 0x2808, Invalid, false, "Func to_timestamp failed for unsupported timestamp format", "DDD is not read";
     UnitInvalid = 0x280A, Invalid, false, "Invalid timzone format", "";
     UnitTooSmall = 0x280B, Invalid, false, "Time unit is too small", "";
     ParameterRange = 0x2811, Invalid, false, "Invalid parameter range", "";
@@ -280,11 +282,54 @@ impl Code {
     }
 }
 
+/// A place in a text: line and column from 1, columns in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Line.
+    pub line: u32,
+    /// Column.
+    pub column: u32,
+}
+
+impl Place {
+    /// The place of the byte `offset` of `text`.
+    #[must_use]
+    pub fn of(text: &str, offset: usize) -> Self {
+        let before = text.get(..offset).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let line = count(before.bytes().filter(|&b| b == b'\n').count()).saturating_add(1);
+        let column = count(before.get(line_start..).unwrap_or_default().chars().count()).saturating_add(1);
+        Self { line, column }
+    }
+
+    /// This place, of a part, in the whole where the part begins at `start`.
+    #[must_use]
+    pub const fn in_whole(self, start: Self) -> Self {
+        let column = if self.line == 1 {
+            start.column.saturating_add(self.column).saturating_sub(1)
+        } else {
+            self.column
+        };
+        Self { line: start.line.saturating_add(self.line).saturating_sub(1), column }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
 /// An error on its way to the user.
 #[derive(Clone, Debug)]
 pub struct Error {
     code: Code,
     text: String,
+    /// Where in the statement.
+    place: Option<Place>,
+    /// Where the statement stands, in place of `place`.
+    location: Option<String>,
     hint: Option<String>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
@@ -296,19 +341,40 @@ impl Error {
     /// The code's own message and nothing else.
     #[must_use]
     pub fn of(code: Code) -> Self {
-        Self { code, text: code.message().to_owned(), hint: None, source: None }
+        Self { code, text: code.message().to_owned(), place: None, location: None, hint: None, source: None }
     }
 
     /// The code's message with `detail` behind a colon: `Invalid column name: v2`.
     #[must_use]
     pub fn with(code: Code, detail: impl fmt::Display) -> Self {
-        Self { code, text: format!("{}: {detail}", code.message()), hint: None, source: None }
+        Self {
+            code,
+            text: format!("{}: {detail}", code.message()),
+            place: None,
+            location: None,
+            hint: None,
+            source: None,
+        }
     }
 
     /// A text of its own under `code`.
     #[must_use]
     pub fn text(code: Code, text: impl Into<String>) -> Self {
-        Self { code, text: text.into(), hint: None, source: None }
+        Self { code, text: text.into(), place: None, location: None, hint: None, source: None }
+    }
+
+    /// Adds where in the statement it is.
+    #[must_use]
+    pub const fn at(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
+    }
+
+    /// Says where it is in words that take the place of [`at`](Self::at): only the caller knows which file it was.
+    #[must_use]
+    pub fn located(mut self, location: impl Into<String>) -> Self {
+        self.location = Some(location.into());
+        self
     }
 
     /// Adds how to mend it, in place of the code's own help.
@@ -349,6 +415,12 @@ impl Error {
         &self.text
     }
 
+    /// Where in the statement it is, where that is known.
+    #[must_use]
+    pub const fn place(&self) -> Option<Place> {
+        self.place
+    }
+
     /// How to mend it; empty where nothing is known beyond the message.
     #[must_use]
     pub fn help(&self) -> &str {
@@ -363,9 +435,14 @@ impl Error {
 }
 
 impl fmt::Display for Error {
-    /// `error[0x2603]: what; how to mend`
+    /// `error[0x2603]: what; where; how to mend`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error[{:#06x}]: {}", self.code.number(), self.text)?;
+        match (&self.location, self.place) {
+            (Some(location), _) => write!(f, "; {location}")?,
+            (None, Some(place)) => write!(f, "; at {place}")?,
+            (None, None) => {}
+        }
         if !self.help().is_empty() {
             write!(f, "; {}", self.help())?;
         }
@@ -399,5 +476,20 @@ mod tests {
         assert_eq!(error.to_string(), "error[0x2603]: Table does not exist: zz; SHOW TABLES lists them");
         let error = Error::of(Code::IncompleteSql);
         assert_eq!(error.to_string(), "error[0x2601]: Incomplete SQL statement");
+        let error = error.at(Place { line: 2, column: 5 }).hint("go on");
+        assert_eq!(error.to_string(), "error[0x2601]: Incomplete SQL statement; at line 2, column 5; go on");
+        let error = error.located("in a.sql");
+        assert_eq!(error.to_string(), "error[0x2601]: Incomplete SQL statement; in a.sql; go on");
+    }
+
+    #[test]
+    fn a_place_in_a_part_is_a_place_in_the_whole() {
+        let whole = "one;\n  zwei größer\n drei";
+        let start = Place::of(whole, 7);
+        assert_eq!(start, Place { line: 2, column: 3 });
+        let part = whole.get(7..).unwrap();
+        for offset in [0, 5, 9, part.len() - 4, part.len()] {
+            assert_eq!(Place::of(part, offset).in_whole(start), Place::of(whole, 7 + offset), "{offset}");
+        }
     }
 }

@@ -20,7 +20,7 @@ mod value;
 pub use catalog::{DatabaseInfo, StableInfo, TableInfo, TableKind};
 pub use clock::{Clock, ManualClock};
 pub use duration::{DurationLiteral, TimeUnit};
-pub use error::{Code, Error, ErrorKind, Result};
+pub use error::{Code, Error, ErrorKind, Place, Result};
 pub use ids::{ColumnId, ConsumerId, DatabaseId, Epoch, SchemaVersion, TableUid, TopicId, Version, VgroupId};
 pub use options::{CacheModel, DatabaseOptions, WalOptions};
 pub use placement::vgroup_slot;

@@ -1,7 +1,7 @@
 //! Errors across the wire: a gRPC status whose details are one [`ErrorDetail`].
 
 use bytes::Bytes;
-use model::{Code, Error, ErrorKind};
+use model::{Code, Error, ErrorKind, Place};
 use prost::Message as _;
 use tonic::{Code as GrpcCode, Status};
 
@@ -30,6 +30,8 @@ pub fn to_detail(error: &Error) -> ErrorDetail {
         code: u32::from(error.code().number()),
         message: error.message().to_owned(),
         hint: error.help().to_owned(),
+        line: error.place().map_or(0, |place| place.line),
+        column: error.place().map_or(0, |place| place.column),
     }
 }
 
@@ -41,6 +43,10 @@ pub fn from_detail(detail: ErrorDetail) -> Error {
     let error = match known {
         Some(code) => Error::text(code, detail.message),
         None => Error::internal(format!("{} (code {:#06x})", detail.message, detail.code)),
+    };
+    let error = match detail.line {
+        0 => error,
+        line => error.at(Place { line, column: detail.column }),
     };
     if detail.hint.is_empty() { error } else { error.hint(detail.hint) }
 }
@@ -77,9 +83,11 @@ mod tests {
 
     #[test]
     fn an_error_crosses_the_wire_whole() {
-        let error = Error::with(Code::TableNotExist, "zz").hint("look again");
+        let place = Place { line: 3, column: 7 };
+        let error = Error::with(Code::TableNotExist, "zz").hint("look again").at(place);
         let back = from_status(&to_status(&error));
         assert_eq!((back.code(), back.message(), back.help()), (error.code(), error.message(), "look again"));
+        assert_eq!(back.place(), Some(place));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Names are as they count: folded to lower case unless they were quoted with backticks. INSERT has no tree, its
 //! parser writes columns directly (see [`crate::insert`]).
 
+use std::fmt;
+
 use model::{Compression, DataType, DatabaseOptions, DurationLiteral, Encoding, Level, Value};
 
 /// `[db.]name`.
@@ -12,6 +14,15 @@ pub struct ObjectName {
     pub database: Option<String>,
     /// The object.
     pub name: String,
+}
+
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.database {
+            Some(database) => write!(f, "{database}.{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
 }
 
 /// One statement.
@@ -151,6 +162,15 @@ pub enum Statement {
         /// Name.
         name: String,
     },
+    /// GRANT and REVOKE
+    Grant {
+        /// GRANT, else REVOKE.
+        give: bool,
+        /// What.
+        right: Right,
+        /// To or from whom.
+        user: String,
+    },
     /// RESET QUERY CACHE: succeeds and does nothing.
     ResetQueryCache,
     /// ALTER ALL DNODES 'name' 'value'; the value is empty where none was given.
@@ -159,6 +179,22 @@ pub enum Statement {
         name: String,
         /// Value.
         value: String,
+    },
+}
+
+/// A right of GRANT and REVOKE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// SUBSCRIBE ON topic
+    Subscribe(String),
+    /// READ, WRITE or ALL on `db.*`, or on `*.*` where there is no name.
+    Database {
+        /// Database.
+        name: Option<String>,
+        /// READ
+        read: bool,
+        /// WRITE
+        write: bool,
     },
 }
 
@@ -346,6 +382,7 @@ pub enum Show {
     Consumers,
     Subscriptions,
     Users,
+    UserPrivileges,
     Variables { like: Option<String> },
 }
 

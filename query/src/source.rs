@@ -44,6 +44,18 @@ pub enum RelationKind {
     },
 }
 
+impl Relation {
+    /// Its name, without the database.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match &self.kind {
+            RelationKind::Stable(stable) => &stable.name,
+            RelationKind::Child { table, .. } | RelationKind::Normal(table) => &table.name,
+            RelationKind::System { name, .. } => name,
+        }
+    }
+}
+
 /// One shard's side of a scan.
 pub trait Shard: Send + Sync + fmt::Debug {
     /// Starts a scan. The stream shows the shard at one log version: the applied one of this moment, or

@@ -12,7 +12,7 @@ use model::{Code, ColumnId, Error, Result, SchemaVersion, TableInfo, TableKind, 
 use parking_lot::RwLock;
 use query::source::{ScanColumn, ScanOrder, ScanRequest, Shard, TableFilter, TableListRequest, TimeRange};
 
-use crate::propose::DeletePlan;
+use crate::propose::{DeletePlan, no_stable};
 use crate::state::{TableEntry, VnodeState};
 use crate::store::{ScanPlan, SelectedTable, Selection, StoreSnapshot, TableDirectory, value_array};
 use crate::vnode::Vnode;
@@ -40,8 +40,7 @@ impl Vnode {
             if request.as_of.is_some_and(|wanted| wanted != state.applied()) {
                 return Err(Error::not_supported("reading as of an earlier version"));
             }
-            let schema =
-                state.current_schema(request.relation).ok_or_else(|| Error::of(Code::TableNotExist))?;
+            let schema = state.current_schema(request.relation).ok_or_else(|| gone(request.relation))?;
             (state.store.snapshot(), Arc::clone(schema), self.select(&state, &request)?)
         };
         let tables = match tables {
@@ -80,7 +79,7 @@ impl Vnode {
         let owner = request.relation;
         if let Some(child) = request.child {
             let entry = state.tables.get(child).filter(|entry| entry.stable() == Some(owner));
-            let entry = entry.ok_or_else(|| Error::of(Code::TableNotExist))?;
+            let entry = entry.ok_or_else(|| gone(child))?;
             let tables = vec![state.table_info(entry)];
             return Ok(Tables::Candidates(Candidates { tables, tags: tag_ids(state, owner) }));
         }
@@ -198,11 +197,16 @@ fn tag_ids(state: &VnodeState, stable: TableUid) -> Vec<ColumnId> {
     schema.map(|schema| schema.tags.iter().map(|tag| tag.id).collect()).unwrap_or_default()
 }
 
+/// A table that the plan still knew.
+fn gone(table: TableUid) -> Error {
+    Error::with(Code::TableNotExist, format_args!("uid={table}, dropped in the meantime"))
+}
+
 impl Candidates {
     /// The children of a super table that a filter's names do not rule out.
     fn of(state: &VnodeState, stable: TableUid, filter: Option<&TableFilter>) -> Result<Self> {
         if state.stables.get(stable).is_none() {
-            return Err(Error::of(Code::StableNotExist));
+            return Err(no_stable(stable));
         }
         let info = |entry: &TableEntry| state.table_info(entry);
         let tables = match filter.and_then(|filter| filter.names.as_ref()) {

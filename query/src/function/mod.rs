@@ -76,18 +76,7 @@ impl Call<'_> {
 
 /// Binds a call of a scalar function.
 pub(crate) fn bind(binder: &mut Binder<'_, '_>, name: &str, source: &[Expr]) -> Result<Typed> {
-    if !math::knows(name)
-        && !string::knows(name)
-        && !string_more::knows(name)
-        && !time::knows(name)
-        && !conditional::knows(name)
-        && !system::knows(name)
-    {
-        return Err(match name {
-            _ if UNBUILT.contains(&name) => Error::not_supported(format_args!("function {name}")),
-            _ => Error::text(Code::FunctionNotExist, format!("{}: {name}", Code::FunctionNotExist.message())),
-        });
-    }
+    check_scalar(name)?;
     if conditional::knows(name) {
         return conditional::bind(binder, name, source)?.folded();
     }
@@ -112,6 +101,23 @@ pub(crate) fn bind(binder: &mut Binder<'_, '_>, name: &str, source: &[Expr]) -> 
         system::bind(binder, &call)?
     };
     bound.folded()
+}
+
+/// Refuses a name that is no scalar function of ours, and says whether it is one of the dialect.
+pub(crate) fn check_scalar(name: &str) -> Result<()> {
+    let built = math::knows(name)
+        || string::knows(name)
+        || string_more::knows(name)
+        || time::knows(name)
+        || conditional::knows(name)
+        || system::knows(name);
+    if built {
+        Ok(())
+    } else if UNBUILT.contains(&name) {
+        Err(Error::not_supported(format_args!("function {name}")))
+    } else {
+        Err(Error::with(Code::FunctionNotExist, name))
+    }
 }
 
 /// Scalar functions that are known but not built yet.
@@ -174,28 +180,33 @@ pub(crate) fn counts(name: &str) -> bool {
 /// are not built yet.
 pub(crate) fn is_multi_row(name: &str) -> bool {
     is_sequence(name)
-        || matches!(
-            name,
-            "top"
-                | "bottom"
-                | "tail"
-                | "unique"
-                | "sample"
-                | "histogram"
-                | "interp"
-                | "cols"
-                | "twa"
-                | "irate"
-                | "mode"
-                | "apercentile"
-                | "leastsquares"
-                | "group_concat"
-                | "corr"
-        )
+        || is_mixable(name)
+        || matches!(name, "top" | "bottom" | "tail" | "unique" | "sample" | "histogram")
+}
+
+/// Of these the ones that may stand beside aggregates.
+pub(crate) fn is_mixable(name: &str) -> bool {
+    matches!(
+        name,
+        "interp"
+            | "cols"
+            | "twa"
+            | "irate"
+            | "mode"
+            | "apercentile"
+            | "leastsquares"
+            | "group_concat"
+            | "corr"
+    )
+}
+
+/// Of these the ones that have no place beside windows and GROUP BY.
+pub(crate) fn is_single_table_sequence(name: &str) -> bool {
+    is_sequence(name) || matches!(name, "unique" | "tail")
 }
 
 /// Functions with a row for each row.
-pub(crate) fn is_sequence(name: &str) -> bool {
+fn is_sequence(name: &str) -> bool {
     matches!(
         name,
         "diff"

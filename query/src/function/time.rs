@@ -12,8 +12,9 @@ use model::{Code, DataType, DurationLiteral, Error, Precision, Result, TimeUnit,
 use crate::function::native::call;
 use crate::function::{Call, cast, time_format, type_error, unit_ticks, value_error, week};
 use crate::plan::coerce::{binary, ticks, to_double};
+use crate::plan::error::to_datafusion;
 use crate::plan::expr::Binder;
-use crate::plan::grid::{add_months, local, standard_offset};
+use crate::plan::grid::{checked_add_months, local, standard_offset};
 use crate::plan::types::{Ty, Typed, scalar_ticks};
 
 pub(super) fn knows(name: &str) -> bool {
@@ -124,37 +125,52 @@ fn parsed(value: Typed, ty: Ty, zone: Zone) -> Result<Typed> {
     Typed::new(expr, ty).folded()
 }
 
+/// Prefix of the functions that move a time: a shifted timestamp is no timestamp of its row any more.
+pub(crate) const SHIFTED: &str = "shift_";
+
 /// TIMESTAMP plus a duration; months keep the local time of day.
+///
+/// A time that the precision cannot hold is an error, in rows too.
 pub(crate) fn shift(value: Typed, by: DurationLiteral, zone: Zone) -> Result<Typed> {
     let ty = value.ty;
     let precision = ty.precision;
-    if let Some(months) = by.months() {
-        if let Some(constant) = value.constant() {
-            let moved = scalar_ticks(constant).map(|t| add_months(t, months, precision, zone));
-            return Ok(Typed::timestamp(moved, precision));
-        }
-        let expr = native(
-            format!("add_months_{months}_{precision}_{zone:?}"),
-            Arrow::Int64,
-            value,
-            move |values| Arc::new(values.unary::<_, Int64Type>(|t| add_months(t, months, precision, zone))),
-        )?;
-        return Ok(Typed::new(datafusion::logical_expr::cast(expr, ty.arrow()), ty));
+    let too_far = move || Error::with(Code::OutOfRange, format_args!("a time moved by {by}"));
+    let Some(months) = by.months() else {
+        let count = by.ticks(precision).ok_or_else(too_far)?;
+        return plus_ticks(value, Operator::Plus, Typed::bigint(lit(count)));
+    };
+    let moved = move |t: i64| checked_add_months(t, months, precision, zone).ok_or_else(too_far);
+    if let Some(constant) = value.constant() {
+        return Ok(Typed::timestamp(scalar_ticks(constant).map(moved).transpose()?, precision));
     }
-    let count = by.ticks(precision).ok_or_else(|| Error::with(Code::WrongValueType, by))?;
-    plus_ticks(value, Operator::Plus, Typed::bigint(lit(count)))
+    let name = format!("{SHIFTED}months_{months}_{precision}_{zone:?}");
+    let expr = call(name, Arrow::Int64, vec![ticks(value)?.expr], move |args, _| {
+        let [array] = args else { return internal_err!("one argument expected") };
+        let array = array.as_primitive::<Int64Type>();
+        let shifted: Int64Array = array.try_unary(|t| moved(t).map_err(to_datafusion))?;
+        Ok(Arc::new(shifted))
+    });
+    Ok(Typed::new(datafusion::logical_expr::cast(expr, ty.arrow()), ty))
 }
 
 fn plus_ticks(value: Typed, op: Operator, by: Typed) -> Result<Typed> {
     let ty = value.ty;
+    let moved = move |t: i64, by: i64| {
+        let moved = if op == Operator::Minus { t.checked_sub(by) } else { t.checked_add(by) };
+        moved.ok_or_else(|| Error::with(Code::OutOfRange, format_args!("{t} {op} {by} as a time")))
+    };
     if let (Some(constant), Some(by)) = (value.constant(), by.integer()) {
-        let moved = scalar_ticks(constant).map(|t| match op {
-            Operator::Minus => t.saturating_sub(by),
-            _ => t.saturating_add(by),
-        });
-        return Ok(Typed::timestamp(moved, ty.precision));
+        let ticks = scalar_ticks(constant).map(|t| moved(t, by)).transpose()?;
+        return Ok(Typed::timestamp(ticks, ty.precision));
     }
-    let sum = binary(ticks(value)?.expr, op, by.arrow_cast(DataType::BigInt)?.expr);
+    let arguments = vec![ticks(value)?.expr, by.arrow_cast(DataType::BigInt)?.expr];
+    let sum = call(format!("{SHIFTED}ticks_{op}"), Arrow::Int64, arguments, move |args, _| {
+        let [times, counts] = args else { return internal_err!("two arguments expected") };
+        let (times, counts) = (times.as_primitive::<Int64Type>(), counts.as_primitive::<Int64Type>());
+        let pairs = times.iter().zip(counts);
+        let sums = pairs.map(|(t, by)| t.zip(by).map(|(t, by)| moved(t, by)).transpose());
+        Ok(Arc::new(sums.collect::<Result<Int64Array>>().map_err(to_datafusion)?))
+    });
     Ok(Typed::new(datafusion::logical_expr::cast(sum, ty.arrow()), ty))
 }
 

@@ -217,7 +217,7 @@ struct Fields {
 }
 
 fn wrong() -> Error {
-    Error::text(Code::FunctionFailed, "Func to_timestamp failed for wrong timestamp")
+    Error::of(Code::WrongTimestamp)
 }
 
 fn read(text: &str, pieces: &[Piece], precision: Precision, zone: Zone) -> Result<i64> {
@@ -253,10 +253,7 @@ fn read_code<'t>(code: &str, text: &'t str, fields: &mut Fields) -> Result<Optio
         })
     };
     if code == "ddd" {
-        return Err(Error::text(
-            Code::FunctionFailed,
-            "Func to_timestamp failed for unsupported timestamp format",
-        ));
+        return Err(Error::of(Code::TimestampFormat));
     }
     let most = match code {
         "yyyy" => 4,

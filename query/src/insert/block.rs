@@ -113,7 +113,7 @@ impl<'a> BlockReader<'a> {
         } else {
             return Err(self.scan.error("keyword VALUES or FILE is expected"));
         };
-        Err(Error::not_supported(unsupported).hint(self.scan.place(at)))
+        Err(Error::not_supported(unsupported).at(self.scan.place(at)))
     }
 
     /// `(a, b, c)`, if that comes next and is no query.
@@ -134,7 +134,7 @@ impl<'a> BlockReader<'a> {
             let name = self.scan.name(NameKind::Column)?;
             if names.iter().any(|(other, _)| *other == name) {
                 let text = format!("syntax error near '{name}' (duplicated column name)");
-                return Err(Error::text(Code::InsertSyntax, text).hint(self.scan.place(at)));
+                return Err(Error::text(Code::InsertSyntax, text).at(self.scan.place(at)));
             }
             names.push((name, at));
             if self.scan.take(b')') {

@@ -189,7 +189,7 @@ impl RowReader<'_, '_> {
         }
         let text = "syntax error near 'no any data points'";
         let place = self.scan.place(self.scan.position());
-        Err(Error::text(Code::InsertSyntax, text).hint(place))
+        Err(Error::text(Code::InsertSyntax, text).at(place))
     }
 
     /// Commas between rows, and between blocks, are optional; but behind one something must come.
@@ -207,7 +207,7 @@ impl RowReader<'_, '_> {
 fn separator(scan: &mut Scan<'_>, position: usize) -> Result<()> {
     if position == 0 {
         if scan.next_byte() == Some(b')') {
-            return Err(Error::of(Code::ColumnCount).hint(scan.place(scan.position())));
+            return Err(Error::of(Code::ColumnCount).at(scan.place(scan.position())));
         }
         return Ok(());
     }
@@ -220,7 +220,7 @@ fn row_end(scan: &mut Scan<'_>) -> Result<()> {
         return Ok(());
     }
     if scan.next_byte() == Some(b',') {
-        return Err(Error::of(Code::ColumnCount).hint(scan.place(scan.position())));
+        return Err(Error::of(Code::ColumnCount).at(scan.place(scan.position())));
     }
     Err(scan.error(") expected"))
 }
@@ -312,5 +312,5 @@ fn misfit_error(scan: &mut Scan<'_>, misfit: Misfit, span: Span, column: &str) -
     let place = scan.place(span.start);
     let near = if span.quoted { scan.quoted_at(span.start) } else { scan.near(span.start) };
     let error = misfit.into_error(crate::parser::clip(&near, 64), column);
-    if column.is_empty() { error.hint(place) } else { error.hint(format!("{place}, column {column}")) }
+    if column.is_empty() { error.at(place) } else { error.at(place).hint(format!("in column {column}")) }
 }

@@ -1,11 +1,11 @@
 //! The cursor over the text of an INSERT: blanks, words, names, values.
 
-use model::{Code, DurationLiteral, Error, Result};
+use model::{Code, DurationLiteral, Error, Place, Result};
 
 use crate::ast::ObjectName;
 use crate::lexer::{fold, is_word_byte, unescape_into};
 use crate::literal::Raw;
-use crate::parser::{NameKind, check_name, clip, place};
+use crate::parser::{NameKind, check_name, clip};
 
 /// Bytes of the statement that an error shows.
 const NEAR_BYTES_MAX: usize = 64;
@@ -43,17 +43,16 @@ impl<'a> Scan<'a> {
 
     pub(super) fn error_at(&self, at: usize, reason: &str) -> Error {
         let text = format!("syntax error near '{}' ({reason})", self.near(at));
-        Error::text(Code::InsertSyntax, text).hint(self.place(at))
+        Error::text(Code::InsertSyntax, text).at(self.place(at))
     }
 
-    /// `at line 1, column 20`.
-    pub(super) fn place(&self, at: usize) -> String {
-        format!("at {}", place(self.sql, at))
+    pub(super) fn place(&self, at: usize) -> Place {
+        Place::of(self.sql, at)
     }
 
     /// A column or tag that the table does not have.
     pub(super) fn unknown_column(&self, name: &str, at: usize) -> Error {
-        Error::with(Code::InvalidColumn, name).hint(format!("{}; DESCRIBE lists the columns", self.place(at)))
+        Error::with(Code::InvalidColumn, name).at(self.place(at))
     }
 
     /// The text from `at`, as errors show it.
@@ -172,7 +171,7 @@ impl<'a> Scan<'a> {
     pub(super) fn name(&mut self, kind: NameKind) -> Result<String> {
         let start = self.at;
         let name = self.any_name()?;
-        check_name(&name, kind).map_err(|error| error.hint(self.place(start)))?;
+        check_name(&name, kind).map_err(|error| error.at(self.place(start)))?;
         Ok(name)
     }
 
@@ -220,7 +219,7 @@ impl<'a> Scan<'a> {
             check_name(&first, NameKind::Database)?;
             return Ok(ObjectName { database: Some(first), name: self.name(NameKind::Table)? });
         }
-        check_name(&first, NameKind::Table).map_err(|error| error.hint(self.place(start)))?;
+        check_name(&first, NameKind::Table).map_err(|error| error.at(self.place(start)))?;
         Ok(ObjectName { database: None, name: first })
     }
 
@@ -235,7 +234,7 @@ impl<'a> Scan<'a> {
     }
 
     fn placeholder(&self) -> Error {
-        Error::not_supported("? outside a prepared statement").hint(self.place(self.at))
+        Error::not_supported("? outside a prepared statement").at(self.place(self.at))
     }
 
     // Values.
@@ -348,7 +347,7 @@ impl<'a> Scan<'a> {
             }
             _ if span.quoted => {
                 let text = format!("syntax error near '{}' (invalid timestamp)", self.slice(text));
-                Err(Error::text(Code::InsertSyntax, text).hint(self.place(span.start)))
+                Err(Error::text(Code::InsertSyntax, text).at(self.place(span.start)))
             }
             _ => Err(self.error_at(span.start, "invalid timestamp")),
         }

@@ -6,6 +6,7 @@
 mod call;
 mod database;
 mod expr;
+mod grant;
 mod options;
 mod query;
 mod show;
@@ -16,7 +17,7 @@ mod types;
 mod user;
 pub(crate) mod words;
 
-use model::{Code, Error, Result};
+use model::{Code, Error, Place, Result};
 
 use crate::ast::{Expr, ObjectName, Query, Statement};
 use crate::lexer::{Lexer, Token, TokenKind, fold, unquote_name, unquote_text};
@@ -124,15 +125,6 @@ pub(crate) fn check_length(sql: &str, bytes_max: usize) -> Result<()> {
         return Err(Error::with(Code::SqlTooLong, detail));
     }
     Ok(())
-}
-
-/// `line 2, column 7` of the byte `offset`, both from 1, columns in characters.
-pub(crate) fn place(sql: &str, offset: usize) -> String {
-    let before = sql.get(..offset).unwrap_or(sql);
-    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-    let line = 1 + before.bytes().filter(|&b| b == b'\n').count();
-    let column = 1 + before.get(line_start..).unwrap_or_default().chars().count();
-    format!("line {line}, column {column}")
 }
 
 /// The start of `text` that fits `bytes_max`, cut between characters.
@@ -373,24 +365,23 @@ impl<'a> Parser<'a> {
     fn unexpected_at(&self, token: Token) -> Error {
         let at_end = token.kind == TokenKind::End
             || (token.kind == TokenKind::Semicolon && self.peek_at(1).kind == TokenKind::End);
-        let place = place(self.sql, token.start);
+        let place = Place::of(self.sql, token.start);
         if at_end {
-            return Error::of(Code::IncompleteSql).hint(format!("more is expected at {place}"));
+            return Error::of(Code::IncompleteSql).at(place).hint("more is expected there");
         }
         if token.kind == TokenKind::Illegal {
             let text = clip(self.text_of(token), NEAR_BYTES_MAX);
-            return Error::text(Code::Syntax, format!("unrecognized token: \"{text}\""))
-                .hint(format!("at {place}"));
+            return Error::text(Code::Syntax, format!("unrecognized token: \"{text}\"")).at(place);
         }
         let rest = clip(self.sql.get(token.start..).unwrap_or_default(), NEAR_BYTES_MAX);
-        let text = format!("syntax error near \"{}\"", fold(rest).trim_end());
+        let error =
+            Error::text(Code::Syntax, format!("syntax error near \"{}\"", fold(rest).trim_end())).at(place);
         let word = self.text_of(token);
-        let hint = if token.kind == TokenKind::Word && words::is_reserved(word) {
-            format!("at {place}; if {word} is meant as a name, write `{}`", word.to_ascii_lowercase())
+        if token.kind == TokenKind::Word && words::is_reserved(word) {
+            error.hint(format!("if {word} is meant as a name, write `{}`", word.to_ascii_lowercase()))
         } else {
-            format!("at {place}")
-        };
-        Error::text(Code::Syntax, text).hint(hint)
+            error
+        }
     }
 
     /// The dialect has it, Tidemark does not.
@@ -399,8 +390,7 @@ impl<'a> Parser<'a> {
     }
 
     fn unsupported_at(&self, construct: impl std::fmt::Display, token: Token) -> Error {
-        Error::not_supported(construct)
-            .hint(format!("at {}; docs/sql.md lists what is supported", place(self.sql, token.start)))
+        Error::not_supported(construct).at(Place::of(self.sql, token.start))
     }
 
     /// Runs `parse` one level deeper.
@@ -416,7 +406,7 @@ impl<'a> Parser<'a> {
 
     fn too_deep(&self) -> Error {
         Error::text(Code::Syntax, format!("statement is nested more than {DEPTH_MAX} levels deep"))
-            .hint(format!("at {}", place(self.sql, self.peek().start)))
+            .at(Place::of(self.sql, self.peek().start))
     }
 }
 

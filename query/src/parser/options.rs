@@ -284,7 +284,7 @@ impl Parser<'_> {
             "d" | "D" => MINUTES_PER_DAY,
             _ => {
                 return Err(invalid("unit", unit, ", only m, h, d allowed")
-                    .hint(format!("at {}", super::place(self.sql, token.start))));
+                    .at(model::Place::of(self.sql, token.start)));
             }
         };
         self.bump();

@@ -29,7 +29,6 @@ const UNSUPPORTED: &[&[&str]] = &[
     &["FUNCTIONS"],
     &["INDEXES"],
     &["USERS", "FULL"],
-    &["USER", "PRIVILEGES"],
     &["GRANTS"],
     &["LICENCES"],
     &["LOCAL", "VARIABLES"],
@@ -74,6 +73,9 @@ impl Parser<'_> {
         }
         if self.take_words(&["CLUSTER", "VARIABLES"]) || self.take_word("VARIABLES") {
             return Ok(Show::Variables { like: self.like()? });
+        }
+        if self.take_words(&["USER", "PRIVILEGES"]) {
+            return Ok(Show::UserPrivileges);
         }
         self.refuse_unsupported()?;
         for (words, show) in [

@@ -59,8 +59,6 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["ALTER", "TOKEN"], "ALTER TOKEN"),
     (&["ALTER", "VTABLE"], "ALTER VTABLE"),
     (&["ALTER", "ROLE"], "ALTER ROLE"),
-    (&["GRANT"], "GRANT"),
-    (&["REVOKE"], "REVOKE"),
     (&["RELOAD", "TOPIC"], "RELOAD TOPIC"),
     (&["COMPACT"], "COMPACT"),
     (&["TRIM", "DATABASE"], "TRIM DATABASE"),
@@ -120,6 +118,8 @@ impl Parser<'_> {
             }
             "DELETE" => self.delete(),
             "EXPLAIN" => self.explain(),
+            "GRANT" => self.grant("TO"),
+            "REVOKE" => self.grant("FROM"),
             "RESET" => {
                 self.bump();
                 self.expect_word("QUERY")?;

@@ -198,10 +198,10 @@ impl<'a> Binder<'a, '_> {
     fn function(&mut self, name: &str, args: &[Expr]) -> Result<Typed> {
         if function::is_aggregate(name) || function::is_multi_row(name) {
             return Err(match self.clause {
-                Clause::Argument => Error::of(Code::NestedAggregates),
-                Clause::Where | Clause::GroupBy | Clause::On => Error::of(Code::NoAggregation),
-                _ if function::is_aggregate(name) => Error::of(Code::NotSingleGroup),
-                _ => Error::not_supported(format_args!("function {name}")),
+                _ if function::is_multi_row(name) => Error::not_supported(format_args!("function {name}")),
+                Clause::Argument => Error::with(Code::NestedAggregates, name),
+                Clause::Where | Clause::GroupBy | Clause::On => Error::with(Code::NoAggregation, name),
+                _ => Error::of(Code::NotSingleGroup),
             });
         }
         function::bind(self, name, args)

@@ -9,6 +9,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr as DfExpr, LogicalPlan, LogicalP
 use model::{Code, ColumnDef, ColumnId, DataType, Error, Precision, Result, TableKind};
 
 use crate::ast::{Expr, JoinKind, ObjectName, Query, TableRef};
+use crate::function::time;
 use crate::operator::pushdown::conjuncts;
 use crate::operator::scan::{Reading, ShardTable};
 use crate::plan::Context;
@@ -346,8 +347,10 @@ pub(crate) fn is_time_equality(expr: &DfExpr, scope: &Scope) -> bool {
             DfExpr::Cast(cast) => cast.expr.as_ref(),
             e => e,
         };
-        if !matches!(bare, DfExpr::Column(_) | DfExpr::ScalarFunction(_)) {
-            return None;
+        match bare {
+            DfExpr::Column(_) => {}
+            DfExpr::ScalarFunction(f) if !f.name().starts_with(time::SHIFTED) => {}
+            _ => return None,
         }
         let refs = e.column_refs();
         let mut refs = refs.into_iter();

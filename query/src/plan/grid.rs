@@ -42,17 +42,21 @@ impl Grid {
         now_ns: i64,
     ) -> Result<Self> {
         let Window::Interval { interval, offset, sliding } = window;
-        let step = |d: WindowDuration| -> Step {
-            match d {
+        let step = |d: WindowDuration| -> Result<Step> {
+            Ok(match d {
                 WindowDuration::Ticks(ticks) => Step::Ticks(ticks),
-                WindowDuration::Literal(d) => match d.months() {
-                    Some(months) => Step::Months(months.min(MONTHS_MAX)),
-                    None => Step::Ticks(d.ticks(precision).unwrap_or(i64::MAX)),
-                },
+                WindowDuration::Literal(d) => {
+                    let too_long = || Error::with(Code::OutOfRange, format_args!("a window of {d}"));
+                    match d.months() {
+                        Some(months) if months > MONTHS_MAX => return Err(too_long()),
+                        Some(months) => Step::Months(months),
+                        None => Step::Ticks(d.ticks(precision).ok_or_else(too_long)?),
+                    }
+                }
                 WindowDuration::Auto => Step::Ticks(0),
-            }
+            })
         };
-        let length = step(*interval);
+        let length = step(*interval)?;
         if matches!(length, Step::Ticks(n) | Step::Months(n) if n < 1) {
             return Err(Error::text(Code::IntervalTooSmall, "Interval cannot be less than 1 ms"));
         }
@@ -69,14 +73,14 @@ impl Grid {
         let mut grid =
             Self { interval: length, sliding: length, offset: Step::Ticks(0), shift, precision, zone };
         if let Some(sliding) = sliding {
-            grid.sliding = checked_sliding(step(*sliding), length, precision)?;
+            grid.sliding = checked_sliding(step(*sliding)?, length, precision)?;
         }
         match offset {
             None => {}
             Some(WindowDuration::Auto) => grid.align_to(range.first),
             Some(offset) => {
-                check_offset(unit(offset), step(*offset), length, precision)?;
-                grid.offset = step(*offset);
+                check_offset(unit(offset), step(*offset)?, length, precision)?;
+                grid.offset = step(*offset)?;
             }
         }
         Ok(grid)
@@ -125,7 +129,9 @@ impl Grid {
     fn unshifted(&self, ticks: i64) -> i64 {
         match self.offset {
             Step::Ticks(offset) => ticks.saturating_sub(offset),
-            Step::Months(offset) => add_months(ticks, -offset, self.precision, self.zone),
+            Step::Months(offset) => {
+                checked_add_months(ticks, -offset, self.precision, self.zone).unwrap_or(ticks)
+            }
         }
     }
 
@@ -179,7 +185,10 @@ impl Grid {
         match self.interval {
             Step::Ticks(interval) => start.saturating_add(interval),
             Step::Months(_) if self.interval == self.sliding => self.next(start),
-            Step::Months(months) => add_months(start, months, self.precision, self.zone),
+            // The last window ends with time itself.
+            Step::Months(months) => {
+                checked_add_months(start, months, self.precision, self.zone).unwrap_or(i64::MAX)
+            }
         }
     }
 
@@ -236,21 +245,19 @@ pub(crate) fn local(ticks: i64, precision: Precision, zone: Zone) -> Option<chro
 }
 
 /// The same local time of day, `months` later; the day is clipped to the month's end.
-pub(crate) fn add_months(ticks: i64, months: i64, precision: Precision, zone: Zone) -> i64 {
-    let moved = || {
-        let time = local(ticks, precision, zone)?;
-        let index = i64::from(time.year()) * 12 + i64::from(time.month0()) + months;
-        let year = i32::try_from(index.div_euclid(12)).ok()?;
-        let month = u32::try_from(index.rem_euclid(12)).ok()? + 1;
-        let first = NaiveDate::from_ymd_opt(year, month, 1)?;
-        let last =
-            first.checked_add_months(chrono::Months::new(1))?.checked_sub_signed(TimeDelta::days(1))?;
-        let date = first.with_day(time.day().min(last.day()))?;
-        let seconds = zone.to_unix_s(date.and_time(time.time()));
-        let per_second = precision.ticks_per_second();
-        seconds.checked_mul(per_second)?.checked_add(ticks.rem_euclid(per_second))
-    };
-    moved().unwrap_or(ticks)
+///
+/// `None` where the precision has no such time.
+pub(crate) fn checked_add_months(ticks: i64, months: i64, precision: Precision, zone: Zone) -> Option<i64> {
+    let time = local(ticks, precision, zone)?;
+    let index = (i64::from(time.year()) * 12 + i64::from(time.month0())).checked_add(months)?;
+    let year = i32::try_from(index.div_euclid(12)).ok()?;
+    let month = u32::try_from(index.rem_euclid(12)).ok()? + 1;
+    let first = NaiveDate::from_ymd_opt(year, month, 1)?;
+    let last = first.checked_add_months(chrono::Months::new(1))?.checked_sub_signed(TimeDelta::days(1))?;
+    let date = first.with_day(time.day().min(last.day()))?;
+    let seconds = zone.to_unix_s(date.and_time(time.time()));
+    let per_second = precision.ticks_per_second();
+    seconds.checked_mul(per_second)?.checked_add(ticks.rem_euclid(per_second))
 }
 
 fn average(step: Step, precision: Precision) -> i64 {
@@ -326,7 +333,7 @@ mod tests {
         assert_eq!(shifted.start(at("2024-03-01")), at("2024-02-02"));
         assert_eq!(shifted.end(at("2024-02-02")), at("2024-03-02"));
         assert_eq!(grid("2y", None, None, Zone::UTC).unwrap().start(at("2025-05-05")), at("2024-01-01"));
-        assert_eq!(add_months(at("2024-01-31"), 1, Precision::Ms, Zone::UTC), at("2024-02-29"));
+        assert_eq!(checked_add_months(at("2024-01-31"), 1, Precision::Ms, Zone::UTC), Some(at("2024-02-29")));
     }
 
     #[test]

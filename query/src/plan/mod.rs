@@ -4,6 +4,7 @@
 //! [`Engine`](crate::engine::Engine) runs it.
 
 pub(crate) mod aggregate;
+mod calls;
 pub(crate) mod coerce;
 mod delete;
 pub(crate) mod error;
@@ -78,10 +79,15 @@ impl Relations {
 
     /// The meaning of a name.
     pub fn get(&self, name: &ObjectName) -> Result<&Relation> {
-        self.known.iter().find(|(n, _)| n == name).map(|(_, r)| r).ok_or_else(|| {
-            Error::text(Code::TableNotExist, "Fail to get table info, error: Table does not exist")
-        })
+        let found = self.known.iter().find(|(n, _)| n == name).map(|(_, r)| r);
+        found.ok_or_else(|| no_table(Code::TableNotExist, name))
     }
+}
+
+/// A table, or its database, that a query names and that there is not, under the inner code as clients know it.
+#[must_use]
+pub fn no_table(code: Code, name: &ObjectName) -> Error {
+    Error::text(code, format!("Fail to get table info, error: {}: {name}", code.message()))
 }
 
 /// The tables that a query reads, each once, in the order of their first appearance.

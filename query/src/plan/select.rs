@@ -9,6 +9,7 @@ use crate::operator::pushdown::{conjuncts, time_range};
 use crate::operator::scan::Reading;
 use crate::plan::Context;
 use crate::plan::aggregate::has_aggregate;
+use crate::plan::calls::check_calls;
 use crate::plan::error::from_datafusion;
 use crate::plan::expr::{Binder, Clause, walk};
 use crate::plan::from::{From, is_time_equality, plan_from};
@@ -52,7 +53,7 @@ pub(crate) fn plan_select(
     };
     let From { plan, scope, needs_time_equality } = from;
     let items = expand(&select.items, &scope)?;
-    check_functions(select, &items)?;
+    check_calls(select, &items, order_by)?;
     let filter = match &select.filter {
         Some(filter) => Some(Binder::rows(cx, &scope, Clause::Where).condition(filter, true)?),
         None => None,
@@ -85,31 +86,6 @@ pub(crate) fn plan_select(
 
 pub(crate) fn filtered(plan: LogicalPlan, filter: DfExpr) -> Result<LogicalPlan> {
     LogicalPlanBuilder::from(plan).filter(filter).and_then(LogicalPlanBuilder::build).map_err(from_datafusion)
-}
-
-/// Functions that cannot stand side by side.
-fn check_functions(select: &Select, items: &[Item]) -> Result<()> {
-    let mut multi: Vec<String> = Vec::new();
-    let mut aggregates = false;
-    for expr in items.iter().filter_map(Item::expr) {
-        walk(expr, &mut |e| {
-            if let Expr::Function { name, .. } = e {
-                if function::is_multi_row(name) {
-                    multi.push(name.clone());
-                } else if function::is_aggregate(name) {
-                    aggregates = true;
-                }
-            }
-            true
-        });
-    }
-    let Some(first) = multi.first() else { return Ok(()) };
-    let several = multi.len() > 1 && multi.iter().any(|m| m != "diff");
-    let in_window = select.window.is_some() && function::is_sequence(first);
-    if aggregates || several || in_window {
-        return Err(Error::of(Code::SelectListOnly));
-    }
-    Err(Error::not_supported(format_args!("function {first}")))
 }
 
 /// A comma join's timestamps have to be equated in WHERE.

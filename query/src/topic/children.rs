@@ -37,7 +37,7 @@ impl ChildFilter {
     /// `Code::NoAggregation`.
     pub fn create(filter: Option<&Expr>, sql: &str, relation: &Relation, session: &Session) -> Result<Self> {
         if !matches!(relation.kind, RelationKind::Stable(_)) {
-            return Err(Error::of(Code::StableNotExist));
+            return Err(Error::with(Code::StableNotExist, relation.name()));
         }
         Self::compiled(TopicDefinition::new(sql, relation, session)?, filter)
     }

@@ -80,7 +80,9 @@ impl TopicDefinition {
                 TableKind::Normal { schema } => (TopicTable::Normal, table.uid, None, schema),
                 TableKind::Child { .. } => return Err(Error::internal("a child given as a normal table")),
             },
-            RelationKind::System { .. } => return Err(Error::of(Code::DatabaseNotExist)),
+            RelationKind::System { .. } => {
+                return Err(Error::with(Code::DatabaseNotExist, &relation.database.name));
+            }
         };
         let column = |c: &ColumnDef, is_tag| TopicColumn {
             name: c.name.clone(),

@@ -17,7 +17,7 @@ use crate::plan::expr::{Binder, Clause, walk};
 use crate::plan::items::expand;
 use crate::plan::select::bind_items;
 use crate::plan::types::physical_expr;
-use crate::plan::{Context, OutputColumn, Relations, Session, plan};
+use crate::plan::{Context, OutputColumn, Relations, Session, no_table, plan};
 use crate::source::{RelationKind, ScanColumn};
 use crate::topic::{Parsed, TopicDefinition, parse, required};
 
@@ -45,7 +45,7 @@ impl CompiledTopic {
         let (select, name) = topic_select(query)?;
         let relation = relations.get(name)?;
         if matches!(relation.kind, RelationKind::System { .. }) {
-            return Err(Error::of(Code::DatabaseNotExist));
+            return Err(no_table(Code::DatabaseNotExist, name));
         }
         let definition = TopicDefinition::new(sql, relation, session)?;
         Self::compiled(definition, select, &name.name)

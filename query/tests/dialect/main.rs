@@ -4,6 +4,7 @@
 mod acceptance;
 mod insert;
 mod oracle;
+mod refusals;
 mod shard;
 mod store;
 mod topics;

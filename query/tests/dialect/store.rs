@@ -13,7 +13,7 @@ use query::ast::{
 };
 use query::engine::{Engine, EngineSettings};
 use query::literal::{LiteralContext, Raw, parse_tag, parse_value};
-use query::plan::{OutputColumn, Relations, Session, plan, relations_named};
+use query::plan::{OutputColumn, Relations, Session, no_table, plan, relations_named};
 use query::source::{Relation, RelationKind};
 
 use crate::insert::{Block, Token, blocks, shift};
@@ -137,8 +137,7 @@ impl Store {
     }
 
     pub(crate) fn relation(&self, name: &ObjectName) -> Result<Relation> {
-        let info =
-            |code: Code| Error::text(code, format!("Fail to get table info, error: {}", code.message()));
+        let info = |code: Code| no_table(code, name);
         let database = name.database.as_ref().or(self.session.database.as_ref());
         let database = database.ok_or_else(|| Error::of(Code::DatabaseNotSpecified))?;
         let database = self.databases.get(database).ok_or_else(|| info(Code::DatabaseNotExist))?;

@@ -9,7 +9,7 @@ use std::io::{self, IsTerminal as _, Read as _};
 use std::process::ExitCode;
 
 use clap::Args;
-use model::{Code, Error, Result, Zone};
+use model::{Code, Error, Place, Result, Zone};
 
 use super::common::{ConnectArgs, Signals, machine_zone, parse_zone, print_error};
 use super::output::{Format, Printer};
@@ -72,7 +72,14 @@ pub(super) async fn run(args: SqlArgs) -> Result<ExitCode> {
         interactive: script.is_none(),
     };
     match script {
-        Some(script) => run_script(runner, &script, args.go_on).await,
+        Some(script) => {
+            let origin = match (&args.statements, args.file.as_deref()) {
+                (Some(_), _) => Origin::Argument,
+                (None, Some("-") | None) => Origin::File("stdin"),
+                (None, Some(path)) => Origin::File(path),
+            };
+            run_script(runner, &script, origin, args.go_on).await
+        }
         None => repl::run(runner).await.map(|()| ExitCode::SUCCESS),
     }
 }
@@ -85,12 +92,40 @@ fn read_stdin() -> Result<String> {
     Ok(text)
 }
 
+/// Where a script came from, as errors name it.
+#[derive(Clone, Copy)]
+enum Origin<'a> {
+    /// `-s`
+    Argument,
+    File(&'a str),
+}
+
+/// The error of statement `number` of a script, with the place where its reader finds it.
+fn located(error: Error, origin: Origin<'_>, script: &str, number: usize, start: usize) -> Error {
+    let place = error.place();
+    let location = match origin {
+        Origin::Argument => match place {
+            Some(place) => format!("at statement {number}, {place}"),
+            None => format!("in statement {number}"),
+        },
+        Origin::File(name) => {
+            let start = Place::of(script, start);
+            match place {
+                Some(place) => format!("at {name}, {}", place.in_whole(start)),
+                None => format!("in the statement at {name}, {start}"),
+            }
+        }
+    };
+    error.located(location)
+}
+
 /// Runs statement after statement; stops at the first error, which decides the exit status, or goes on.
-async fn run_script(mut runner: Runner, script: &str, go_on: bool) -> Result<ExitCode> {
+async fn run_script(mut runner: Runner, script: &str, origin: Origin<'_>, go_on: bool) -> Result<ExitCode> {
     let mut printer = Printer::new(io::BufWriter::new(io::stdout()), runner.format, runner.zone);
     let mut code = ExitCode::SUCCESS;
-    for statement in statements(script) {
-        match runner.execute(&statement, &mut printer).await {
+    for (index, statement) in statements(script).into_iter().enumerate() {
+        let done = runner.execute(&statement, &mut printer).await;
+        match done.map_err(|error| located(error, origin, script, index + 1, statement.start)) {
             Ok(()) => {}
             Err(error) if go_on && !super::common::is_broken_pipe(&error) => {
                 print_error(&error, false);
@@ -100,4 +135,25 @@ async fn run_script(mut runner: Runner, script: &str, go_on: bool) -> Result<Exi
         }
     }
     Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_where_the_script_has_them() {
+        let script = "-- tables\nselect 1;\n  select\n from;";
+        let start = statements(script)[1].start;
+        let text = |error: Error, origin| located(error, origin, script, 2, start).to_string();
+        let wrong = || Error::of(Code::IncompleteSql).at(Place { line: 2, column: 6 });
+        let first = || Error::of(Code::IncompleteSql).at(Place { line: 1, column: 7 });
+        let file = Origin::File("a.sql");
+        assert!(text(wrong(), file).ends_with("; at a.sql, line 4, column 6"), "{}", text(wrong(), file));
+        assert!(text(first(), file).ends_with("; at a.sql, line 3, column 9"));
+        assert!(text(wrong(), Origin::Argument).ends_with("; at statement 2, line 2, column 6"));
+        let placeless = || Error::of(Code::IncompleteSql);
+        assert!(text(placeless(), file).ends_with("; in the statement at a.sql, line 3, column 3"));
+        assert!(text(placeless(), Origin::Argument).ends_with("; in statement 2"));
+    }
 }

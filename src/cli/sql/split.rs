@@ -4,6 +4,8 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Statement {
     pub(super) text: String,
+    /// Where it begins in the script, in bytes.
+    pub(super) start: usize,
     /// Ended with `\G`: print one value a line.
     pub(super) vertical: bool,
 }
@@ -12,17 +14,17 @@ pub(super) struct Statement {
 pub(super) fn statements(script: &str) -> Vec<Statement> {
     let mut found = Vec::new();
     let mut rest = script;
+    let mut offset = 0;
     while !rest.is_empty() {
-        let (text, vertical, next) = match end(rest) {
-            Some(End { at, behind, vertical }) => {
-                (rest.get(..at).unwrap_or(rest), vertical, rest.get(behind..).unwrap_or(""))
-            }
-            None => (rest, false, ""),
-        };
-        if !is_blank(text) {
-            found.push(Statement { text: text.trim().to_owned(), vertical });
+        let End { at, behind, vertical } =
+            end(rest).unwrap_or(End { at: rest.len(), behind: rest.len(), vertical: false });
+        let text = rest.get(..at).unwrap_or(rest);
+        if let Some(first) = begin(text) {
+            let text = text.get(first..).unwrap_or(text).trim_end().to_owned();
+            found.push(Statement { text, start: offset + first, vertical });
         }
-        rest = next;
+        rest = rest.get(behind..).unwrap_or("");
+        offset += behind;
     }
     found
 }
@@ -33,7 +35,7 @@ pub(super) fn is_complete(text: &str) -> bool {
     while let Some(End { behind, .. }) = end(rest) {
         rest = rest.get(behind..).unwrap_or("");
     }
-    is_blank(rest)
+    begin(rest).is_none()
 }
 
 struct End {
@@ -87,20 +89,17 @@ fn end(text: &str) -> Option<End> {
     None
 }
 
-/// Only blanks and comments.
-fn is_blank(text: &str) -> bool {
+/// Where a statement begins: behind blanks and comments; `None` where there is nothing else.
+fn begin(text: &str) -> Option<usize> {
     let mut rest = text.trim_start();
     loop {
         let next = if let Some(comment) = rest.strip_prefix("--") {
             comment.split_once('\n').map_or("", |(_, next)| next)
-        } else if let Some(comment) = rest.strip_prefix("/*") {
-            match comment.split_once("*/") {
-                Some((_, next)) => next,
-                // The server says that it does not end.
-                None => return false,
-            }
+        } else if let Some((_, next)) = rest.strip_prefix("/*").and_then(|comment| comment.split_once("*/")) {
+            next
         } else {
-            return rest.is_empty();
+            // A comment that does not end is a statement: the server says so.
+            return (!rest.is_empty()).then(|| text.len() - rest.len());
         };
         rest = next.trim_start();
     }
@@ -127,6 +126,19 @@ mod tests {
         assert_eq!(texts("select ts - -1; b"), ["select ts - -1", "b"]);
         assert_eq!(texts("-- only\n/* comments */ ; "), Vec::<String>::new());
         assert_eq!(texts("größe; b"), ["größe", "b"]);
+    }
+
+    #[test]
+    fn a_statement_knows_where_it_begins() {
+        let script = "-- größe\n/* ; */ a\n;\n  b\\G; c /* never ends";
+        let found = statements(script);
+        let from = |start: usize| script.get(start..).unwrap_or_default();
+        for (statement, begins) in found.iter().zip(["a\n", "b\\G", "c /*"]) {
+            assert!(from(statement.start).starts_with(begins), "{statement:?}");
+            assert!(from(statement.start).starts_with(&statement.text), "{statement:?}");
+        }
+        assert_eq!(found.len(), 3);
+        assert_eq!(texts("/* never ends"), ["/* never ends"]);
     }
 
     #[test]

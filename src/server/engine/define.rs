@@ -72,6 +72,9 @@ impl Engine {
                 self.mnode.drop_user(by, &name, if_exists).await?;
                 self.sessions.close_user(&name);
             }
+            Statement::Grant { give, right, user } => {
+                self.grant(session, give, right, &user).await?;
+            }
             // There is none: every query sees what is there.
             Statement::ResetQueryCache => {}
             Statement::AlterConfig { name, value } => self.mnode.set(by, &name, &value).await?,

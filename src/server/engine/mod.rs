@@ -5,6 +5,7 @@ mod define;
 mod delete;
 mod names;
 mod outcome;
+mod privileges;
 mod show;
 mod statement;
 mod system;
@@ -130,16 +131,4 @@ impl Engine {
         names.truncate(NAMES_MAX);
         names
     }
-
-    fn may_read(&self, session: &Session, database: &str) -> Result<()> {
-        self.mnode.access(&session.user, database)?.read.then_some(()).ok_or_else(|| denied(database))
-    }
-
-    fn may_write(&self, session: &Session, database: &str) -> Result<()> {
-        self.mnode.access(&session.user, database)?.write.then_some(()).ok_or_else(|| denied(database))
-    }
-}
-
-fn denied(database: &str) -> Error {
-    Error::with(Code::PermissionDenied, database)
 }

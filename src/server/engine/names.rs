@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::{Code, DatabaseInfo, Error, Result, StableInfo, TableInfo, TableKind, VgroupId, vgroup_slot};
 use query::ast::{ObjectName, Query};
-use query::plan::{Relations, relations_named};
+use query::plan::{Relations, no_table, relations_named};
 use query::source::{Relation, RelationKind, Shard};
 use vnode::Vnode;
 
@@ -77,11 +77,10 @@ impl Engine {
             return self.system_relation(session, database, &name.name);
         }
         self.may_read(session, database).map_err(|error| match error.code() {
-            Code::DatabaseNotExist => table_info(Code::DatabaseNotExist),
+            Code::DatabaseNotExist => no_table(Code::DatabaseNotExist, name),
             _ => error,
         })?;
-        let missing =
-            || table_info(Code::TableNotExist).hint(format!("there is no {database}.{}", name.name));
+        let missing = || no_table(Code::TableNotExist, name);
         match self.find(cx, name)?.ok_or_else(missing)? {
             Found::Stable { database, stable } => {
                 let shards: Result<Vec<Arc<dyn Shard>>> = database
@@ -108,9 +107,4 @@ impl Engine {
             }
         }
     }
-}
-
-/// A missing table or database as a query reports it: a text of its own under the inner code.
-fn table_info(code: Code) -> Error {
-    Error::text(code, format!("Fail to get table info, error: {}", code.message()))
 }

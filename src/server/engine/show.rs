@@ -113,6 +113,9 @@ impl Engine {
                  order by topic_name, consumer_group, vgroup_id"
                 .to_owned(),
             Show::Users => "select * from information_schema.ins_users order by name".to_owned(),
+            Show::UserPrivileges => "select * from information_schema.ins_user_privileges \
+                 order by user_name, db_name, privilege"
+                .to_owned(),
             Show::Variables { like } => {
                 let filter =
                     like.map_or_else(String::new, |like| format!(" where name like {}", quoted(&like)));
@@ -125,6 +128,10 @@ impl Engine {
             Show::CreateTopic(name) => {
                 let catalog = self.mnode.catalog();
                 let topic = catalog.topic(&name)?;
+                // Who may not read it does not see what it reads.
+                if !self.mnode.may_subscribe(&session.user, &name)? {
+                    return Err(Error::with(Code::NoPrivilege, &name));
+                }
                 let columns = vec![vec![Some(topic.name.clone())], vec![Some(topic.sql.clone())]];
                 return text_table(&["topic_name", "create_sql"], columns);
             }

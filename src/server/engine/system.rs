@@ -10,6 +10,8 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use arrow::record_batch::RecordBatch;
 use model::{Code, DatabaseInfo, Error, Result, TableInfo, TableKind, VgroupId};
+use query::ast::ObjectName;
+use query::plan::no_table;
 use query::source::{Relation, RelationKind};
 
 use super::vnodes::Slot;
@@ -155,14 +157,12 @@ impl Engine {
             "information_schema.ins_topics" => self.ins_topics(session),
             "information_schema.ins_subscriptions" => self.ins_subscriptions(),
             "information_schema.ins_users" => self.ins_users(),
+            "information_schema.ins_user_privileges" => self.ins_user_privileges(session),
             "information_schema.ins_variables" => self.ins_variables(),
             "performance_schema.perf_consumers" => self.perf_consumers(),
             _ => {
-                return Err(Error::text(
-                    Code::TableNotExist,
-                    "Fail to get table info, error: Table does not exist",
-                )
-                .hint(format!("there is no system table {name}")));
+                let named = ObjectName { database: Some(database.to_owned()), name: table.to_owned() };
+                return Err(no_table(Code::TableNotExist, &named));
             }
         };
         let system = Arc::new(DatabaseInfo {

@@ -36,7 +36,10 @@ impl Engine {
                 let stable = || Error::with(Code::StableNotExist, &name.name);
                 let relation = self.relation(session, cx, name).map_err(|error| match error.code() {
                     Code::TableNotExist => stable(),
-                    Code::DatabaseNotExist => Error::of(Code::DatabaseNotExist),
+                    Code::DatabaseNotExist => Error::with(
+                        Code::DatabaseNotExist,
+                        name.database.as_deref().or(cx.database.as_deref()).unwrap_or_default(),
+                    ),
                     _ => error,
                 })?;
                 let compiled = ChildFilter::create(

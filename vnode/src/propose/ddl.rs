@@ -11,7 +11,8 @@ use wal::Kind;
 
 use super::write::check_new_name;
 use super::{
-    Checked, Context, CreateTable, CreateTableKind, DropTable, Overlay, StableDdl, TableChange, tags,
+    Checked, Context, CreateTable, CreateTableKind, DropTable, Overlay, StableDdl, TableChange, no_stable,
+    tags,
 };
 use crate::record::{DroppedTable, MetaRecord, NewTable, NewTableKind, SchemaChange, TagChange};
 use crate::state::{TableEntry, VnodeState};
@@ -79,7 +80,7 @@ pub(crate) fn create_tables(
 fn new_table(state: &VnodeState, uid: TableUid, table: CreateTable) -> Result<NewTable> {
     let kind = match table.kind {
         CreateTableKind::Child { stable, tags } => {
-            let found = state.stables.get(stable).ok_or_else(|| Error::of(Code::TableNotExist))?;
+            let found = state.stables.get(stable).ok_or_else(|| no_stable(stable))?;
             tags::check_all(&found.schema, &tags)?;
             NewTableKind::Child { stable, schema_version: found.schema.version, tags: tags.into() }
         }
@@ -166,7 +167,7 @@ fn set_tags(
     stable: TableUid,
     values: Vec<(String, Value)>,
 ) -> Result<Option<Checked>> {
-    let found = state.stables.get(stable).ok_or_else(|| Error::of(Code::StableNotExist))?;
+    let found = state.stables.get(stable).ok_or_else(|| no_stable(stable))?;
     let TableKind::Child { tags: current, .. } = &entry.info.kind else {
         return Err(Error::of(Code::InvalidAlter));
     };

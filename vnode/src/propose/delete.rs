@@ -4,7 +4,7 @@ use model::{Code, Error, Result, TableUid};
 use query::source::TimeRange;
 use wal::Kind;
 
-use super::{Checked, DeleteTarget};
+use super::{Checked, DeleteTarget, no_stable};
 use crate::record::{DeleteRecord, DeleteScope, DeletedTable};
 use crate::state::VnodeState;
 
@@ -41,7 +41,7 @@ fn scope(state: &VnodeState, target: DeleteTarget) -> Result<DeletePlan> {
             }
         }
         DeleteTarget::Stable(owner) => {
-            let stable = state.stables.get(owner).ok_or_else(|| Error::of(Code::StableNotExist))?;
+            let stable = state.stables.get(owner).ok_or_else(|| no_stable(owner))?;
             let scope = DeleteScope::Whole { name: stable.name.clone() };
             Ok(plan(owner, None, scope))
         }

@@ -19,7 +19,7 @@ mod write;
 
 use std::sync::Arc;
 
-use model::{DatabaseInfo, Precision, Result, TableUid, VgroupId};
+use model::{Code, DatabaseInfo, Error, Precision, Result, TableUid, VgroupId};
 use raft::Proposal;
 use wal::{Kind, SchemaBlock};
 
@@ -85,4 +85,9 @@ impl Checked {
     pub(crate) fn proposal(self, time_ns: i64) -> Proposal {
         Proposal { kind: self.kind, flags: 0, time_ns, body: self.body, schemas: self.schemas }
     }
+}
+
+/// A super table that the caller still knew and this shard does not: dropped in between.
+pub(crate) fn no_stable(stable: TableUid) -> Error {
+    Error::with(Code::StableNotExist, format_args!("uid={stable}, dropped in the meantime"))
 }

@@ -11,7 +11,7 @@ use wal::{Kind, SchemaBlock, SchemaKey};
 
 use super::overlay::PendingChild;
 use super::rows::{self, bad};
-use super::{Checked, Context, Overlay, WriteRequest, tags};
+use super::{Checked, Context, Overlay, WriteRequest, no_stable, tags};
 use crate::block::{BlockRun, RowBlock};
 use crate::record::schema::{StoredSchema, key as schema_key};
 use crate::record::{DataRecord, NewTable, NewTableKind, WriteRecord};
@@ -98,7 +98,7 @@ pub(crate) fn shape(
 fn owner_of(state: &VnodeState, block: &WriteBlock) -> Result<(TableUid, String, Arc<TableSchema>)> {
     match block.stable {
         Some(uid) => {
-            let stable = state.stables.get(uid).ok_or_else(|| Error::of(Code::StableNotExist))?;
+            let stable = state.stables.get(uid).ok_or_else(|| no_stable(uid))?;
             Ok((uid, stable.name.clone(), Arc::clone(&stable.schema)))
         }
         None => {

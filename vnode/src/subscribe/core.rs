@@ -224,7 +224,7 @@ impl Core {
         };
         let Some(definition) = definition else {
             topics.forget(self.request.topic);
-            return Err(Error::of(Code::TopicNotExist));
+            return Err(no_topic(&self.request));
         };
         let topic = topics.get(&definition)?;
         let qualifies = topic.qualifies(&self.log.state.read());
@@ -236,10 +236,14 @@ impl Core {
     }
 }
 
+fn no_topic(request: &SubscribeRequest) -> Error {
+    Error::with(Code::TopicNotExist, format_args!("id={}", request.topic))
+}
+
 /// Whether the consumer owns the vgroup for its (topic, group).
 pub(super) fn check_owner(state: &VnodeState, request: &SubscribeRequest) -> Result<()> {
     if !state.has_topic(request.topic) {
-        return Err(Error::of(Code::TopicNotExist));
+        return Err(no_topic(request));
     }
     let held = state.groups.get(request.topic, &request.group);
     if held.is_some_and(|held| held.is_owned_by(request.consumer, request.epoch)) {

@@ -1,3 +1,5 @@
+use model::Place;
+
 use super::*;
 
 #[test]
@@ -81,7 +83,7 @@ fn values_are_refused_where_they_stand() {
     );
     let sql = "INSERT INTO t (ts,i) VALUES\n (1,1),\n (2,x)";
     let error = parse_insert(sql, &context(), &mut Fake::new(Precision::Ms, 1)).unwrap_err();
-    assert_eq!(error.help(), "at line 3, column 5, column i");
+    assert_eq!((error.place(), error.help()), (Some(Place { line: 3, column: 5 }), "in column i"));
     let long = format!("INSERT INTO t (ts,i) VALUES (1,x{})", "é".repeat(1_000));
     assert!(refused(&long).1.len() < 120);
 }

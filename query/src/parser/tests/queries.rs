@@ -1,4 +1,4 @@
-use model::DurationLiteral;
+use model::{DurationLiteral, Place};
 
 use super::*;
 use crate::ast::{Fill, JoinKind, Limit, Select, SelectItem, SetExpr, TableRef, Window, WindowDuration};
@@ -167,5 +167,5 @@ fn what_is_not_built_says_its_name_and_place() {
         assert_eq!(unsupported(sql), construct, "{sql}");
     }
     let error = error("SELECT count(*)\n  FROM t SESSION(ts, 1s)");
-    assert_eq!(error.help(), "at line 2, column 10; docs/sql.md lists what is supported");
+    assert_eq!(error.place(), Some(Place { line: 2, column: 10 }));
 }

@@ -212,7 +212,9 @@ impl Reader {
         let mut changes = mnode.changes();
         loop {
             let catalog = mnode.catalog();
-            let found = catalog.topic_by_id(topic).ok_or_else(|| Error::of(Code::TopicNotExist))?;
+            let found = catalog
+                .topic_by_id(topic)
+                .ok_or_else(|| Error::with(Code::TopicNotExist, format_args!("id={topic}")))?;
             if mnode.may_subscribe(&self.opened.session.user, &found.name)? {
                 return Ok(());
             }
