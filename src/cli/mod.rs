@@ -67,8 +67,9 @@ enum Command {
     Wal(WalArgs),
 }
 
-/// Stack of each worker thread. Only what is used takes memory.
-const STACK_BYTES: usize = 64 << 20;
+/// Stack of each worker thread; a statement may nest 128 levels deep, and what walks its plan recurses. Only what is
+/// used takes memory.
+const STACK_BYTES: usize = 8 << 20;
 
 /// Runs the command that the process was started with.
 #[must_use]
@@ -88,11 +89,8 @@ pub fn main() -> ExitCode {
         Command::Demo(_) => common::log_to_stderr(if cli.verbose { "info" } else { "error" }),
         _ => common::log_to_stderr(if cli.verbose { "info" } else { "warn" }),
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        // Plans of wide tables are deep trees, and what walks them recurses.
-        .thread_stack_size(STACK_BYTES)
-        .build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build();
     let done = match runtime {
         Ok(runtime) => runtime.block_on(run(cli.command)),
         Err(error) => Err(Error::internal("cannot start the runtime").caused_by(error)),

@@ -56,6 +56,30 @@ fn sql_stops_at_the_first_error_or_goes_on() {
 }
 
 #[test]
+fn sql_errors_are_where_the_script_has_them() {
+    let server = prepared();
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("schema.sql");
+    let path = path.to_str().expect("UTF-8");
+    let at = |script: &str| {
+        std::fs::write(path, script).expect("a file");
+        let output = server.run("sql", &["-f", path]);
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let syntax = at("-- one\nSELECT 1;\n/* two */ SELECT 2;\n\nSELECT v\n  FRM d.n;\n");
+    assert!(syntax.contains(&format!("; at {path}, line 6, column 7")), "{syntax}");
+    let value = at("SELECT 1; INSERT INTO d.n (ts, v)\n VALUES (1, 'x');");
+    assert!(value.contains(&format!("; at {path}, line 2, column 13; in column v")), "{value}");
+    let table = at("SELECT 1;\n  SELECT * FROM d.nosuch;");
+    assert!(table.contains(&format!("; in the statement at {path}, line 2, column 3;")), "{table}");
+    assert!(table.contains("d.nosuch"), "{table}");
+    let output = server.run("sql", &["-s", "SELECT 1; SELECT 2;\nSELECT 3 FROM WHERE"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("; at statement 3, line 1, column 15"), "{text}");
+}
+
+#[test]
 fn subscribe_ends_at_its_limit_and_goes_on_from_there() {
     let server = prepared();
     let limited = ["t", "-g", "g", "--from", "earliest", "--limit", "1"];

@@ -1,9 +1,14 @@
 //! IF, IFNULL, NVL2, NULLIF, COALESCE: all of them CASE.
 
+use std::sync::Arc;
+
+use arrow::array::{Array as _, BooleanArray};
+use arrow_schema::DataType as Arrow;
 use datafusion::logical_expr::{Case, Expr as DfExpr, Operator, lit};
 use model::Result;
 
 use crate::ast::Expr;
+use crate::function::native::call;
 use crate::function::{cast, count_error};
 use crate::plan::coerce::{self, compare};
 use crate::plan::expr::Binder;
@@ -59,4 +64,12 @@ fn choose(binder: &Binder<'_, '_>, branches: Vec<(DfExpr, Typed)>, otherwise: Ty
     }
     let otherwise = Box::new(cast::cast(otherwise, ty, zone)?.expr);
     Ok(Typed::new(DfExpr::Case(Case::new(None, when_then, Some(otherwise))), ty))
+}
+
+/// Whether one of `values` is not NULL: flat where a chain of OR would nest as deep as there are values.
+pub(crate) fn any_known(values: Vec<DfExpr>) -> DfExpr {
+    call("any_known", Arrow::Boolean, values, |args, rows| {
+        let known = |row: usize| args.iter().any(|array| array.is_valid(row));
+        Ok(Arc::new(BooleanArray::from_iter((0..rows).map(|row| Some(known(row))))))
+    })
 }

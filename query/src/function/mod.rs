@@ -1,7 +1,7 @@
 //! Functions of the dialect.
 
 pub(crate) mod cast;
-mod conditional;
+pub(crate) mod conditional;
 mod math;
 pub(crate) mod native;
 pub(crate) mod pattern;

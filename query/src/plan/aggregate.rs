@@ -1,7 +1,8 @@
 //! Expressions over groups: which aggregate functions a SELECT needs, and what its other expressions make of them.
 
+use std::collections::HashMap;
+
 use datafusion::common::{Column, ScalarValue};
-use datafusion::functions::core::expr_fn::get_field;
 use datafusion::functions_aggregate::expr_fn as df;
 use datafusion::logical_expr::{Expr as DfExpr, Operator, lit};
 use model::{Code, DataType, Error, Result};
@@ -44,8 +45,19 @@ pub(crate) struct Key {
 /// One aggregate function to compute.
 #[derive(Clone, Debug)]
 enum Call {
-    Plain { expr: DfExpr },
-    Pick { pick: Pick, key: DfExpr, time: DfExpr, values: Vec<Typed> },
+    Plain(DfExpr),
+    Pick(PickCall),
+}
+
+/// The choice of a row, and what is wanted of it.
+#[derive(Clone, Debug)]
+struct PickCall {
+    pick: Pick,
+    key: DfExpr,
+    time: DfExpr,
+    values: Vec<DfExpr>,
+    /// Where in `values` each stands. LAST_ROW of a wide table has thousands.
+    fields: HashMap<DfExpr, usize>,
 }
 
 /// The groups of a SELECT while its expressions are bound.
@@ -53,7 +65,9 @@ enum Call {
 pub(crate) struct Groups {
     pub(crate) keys: Vec<Key>,
     pub(crate) window: Option<WindowColumns>,
-    calls: Vec<(Option<Expr>, Call)>,
+    calls: Vec<Call>,
+    /// Where in `calls` each stands, a choice of row by its key: computed once however often it is written.
+    known: HashMap<(Option<Pick>, DfExpr), usize>,
     /// The one selection function whose row answers for plain columns.
     companion: Option<usize>,
     /// Error of a column that is neither key nor companion.
@@ -71,6 +85,7 @@ impl Groups {
             keys: Vec::new(),
             window: None,
             calls: Vec::new(),
+            known: HashMap::new(),
             companion: None,
             missing,
             tags_follow: false,
@@ -94,37 +109,46 @@ impl Groups {
         format!("a{}_{call}", self.prefix)
     }
 
-    fn column(&self, call: usize) -> DfExpr {
-        DfExpr::Column(Column::new_unqualified(self.name(call)))
-    }
-
-    /// Column of a call, computed once however often it is written.
-    fn add(&mut self, source: Option<&Expr>, call: Call) -> usize {
-        self.calls.push((source.cloned(), call));
-        self.calls.len() - 1
+    fn add(&mut self, pick: Option<Pick>, key: DfExpr, call: impl FnOnce(DfExpr) -> Call) -> usize {
+        let next = self.calls.len();
+        let index = *self.known.entry((pick, key.clone())).or_insert(next);
+        if index == next {
+            self.calls.push(call(key));
+        }
+        index
     }
 
     fn plain(&mut self, expr: DfExpr) -> DfExpr {
-        let same = |c: &(Option<Expr>, Call)| matches!(&c.1, Call::Plain { expr: e, .. } if *e == expr);
-        let index = match self.calls.iter().position(same) {
-            Some(index) => index,
-            None => self.add(None, Call::Plain { expr }),
-        };
-        self.column(index)
+        let index = self.add(None, expr, Call::Plain);
+        DfExpr::Column(Column::new_unqualified(self.name(index)))
+    }
+
+    fn pick(&mut self, pick: Pick, key: DfExpr, time: DfExpr) -> usize {
+        let call = |key| Call::Pick(PickCall { pick, key, time, values: Vec::new(), fields: HashMap::new() });
+        self.add(Some(pick), key, call)
     }
 
     /// A value of the row that a selection function picked.
     fn picked(&mut self, call: usize, value: Typed) -> Typed {
         let name = self.name(call);
         let mut field = 0;
-        if let Some((_, Call::Pick { values, .. })) = self.calls.get_mut(call) {
-            field = values.iter().position(|v| v.expr == value.expr).unwrap_or_else(|| {
-                values.push(value.clone());
-                values.len() - 1
-            });
+        if let Some(Call::Pick(call)) = self.calls.get_mut(call) {
+            let next = call.values.len();
+            field = *call.fields.entry(value.expr.clone()).or_insert(next);
+            if field == next {
+                call.values.push(value.expr.clone());
+            }
         }
-        let column = DfExpr::Column(Column::new_unqualified(name));
-        Typed { expr: get_field(column, pick::field(field)), ..value }
+        let column = Column::new_unqualified(format!("{name}.{}", pick::field(field)));
+        Typed { expr: DfExpr::Column(column), ..value }
+    }
+
+    /// Columns of picked rows, to be taken apart behind the aggregation: each value becomes the column
+    /// `<column>.<field>`.
+    pub(crate) fn picked_rows(&self) -> Vec<Column> {
+        let with_values = |call: &Call| matches!(call, Call::Pick(call) if !call.values.is_empty());
+        let calls = self.calls.iter().enumerate().filter(|(_, call)| with_values(call));
+        calls.map(|(index, _)| Column::new_unqualified(self.name(index))).collect()
     }
 
     /// Number of rows of the group, for rules on empty input.
@@ -147,11 +171,10 @@ impl Groups {
             .calls
             .into_iter()
             .zip(names)
-            .map(|((_, call), name)| match call {
-                Call::Plain { expr } => expr.alias(name),
-                Call::Pick { pick, key, time, values } => {
-                    let values = values.into_iter().map(|v| v.expr);
-                    pick::call(pick, key, time, values).alias(name)
+            .map(|(call, name)| match call {
+                Call::Plain(expr) => expr.alias(name),
+                Call::Pick(PickCall { pick, key, time, values, .. }) => {
+                    pick::call(pick, key, time, values.into_iter()).alias(name)
                 }
             })
             .collect();
@@ -179,15 +202,13 @@ pub(crate) fn has_window_column(expr: &Expr) -> bool {
     found
 }
 
-/// The calls of aggregate functions in `expr`.
+/// The calls of aggregate functions in `exprs`, each as often as it is written.
 pub(crate) fn aggregate_calls<'e>(exprs: impl Iterator<Item = &'e Expr>) -> Vec<Expr> {
     let mut calls = Vec::new();
     for expr in exprs {
         walk(expr, &mut |e| match e {
             Expr::Function { name, .. } if function::is_aggregate(name) => {
-                if !calls.contains(e) {
-                    calls.push(e.clone());
-                }
+                calls.push(e.clone());
                 false
             }
             _ => true,
@@ -203,7 +224,7 @@ impl Binder<'_, '_> {
         if let Expr::Function { name, args } = expr
             && function::is_aggregate(name)
         {
-            return self.aggregate(expr, name, args).map(Some);
+            return self.aggregate(name, args).map(Some);
         }
         if has_window_column(expr) || has_aggregate(expr) {
             return Ok(None);
@@ -242,7 +263,7 @@ impl Binder<'_, '_> {
     /// Registers the one selection function before anything else is bound, so that plain columns find its row.
     pub(crate) fn select_companion(&mut self, call: &Expr) -> Result<()> {
         let Expr::Function { name, args } = call else { return Ok(()) };
-        let index = self.pick(call, name, args)?;
+        let index = self.pick(name, args)?;
         if let Some(groups) = self.groups.as_deref_mut() {
             groups.companion = Some(index);
         }
@@ -256,13 +277,13 @@ impl Binder<'_, '_> {
         args.iter().map(|a| self.over_rows(Clause::Argument).value(a)).collect()
     }
 
-    fn aggregate(&mut self, expr: &Expr, name: &str, args: &[Expr]) -> Result<Typed> {
+    fn aggregate(&mut self, name: &str, args: &[Expr]) -> Result<Typed> {
         if function::is_selection(name) {
             let companion = self.groups.as_ref().and_then(|g| g.companion);
             if companion.is_some() || matches!(name, "first" | "last" | "last_row") {
                 let index = match companion {
                     Some(index) => index,
-                    None => self.pick(expr, name, args)?,
+                    None => self.pick(name, args)?,
                 };
                 let value = self.arguments(name, args, 1)?.remove(0);
                 let Some(groups) = self.groups.as_deref_mut() else {
@@ -278,7 +299,7 @@ impl Binder<'_, '_> {
     }
 
     /// MIN, MAX, FIRST, LAST, LAST_ROW as the choice of a row.
-    fn pick(&mut self, source: &Expr, name: &str, args: &[Expr]) -> Result<usize> {
+    fn pick(&mut self, name: &str, args: &[Expr]) -> Result<usize> {
         let value = self.arguments(name, args, 1)?.remove(0);
         check_argument(name, &value)?;
         let time = match self.scope.timeline(None) {
@@ -299,15 +320,7 @@ impl Binder<'_, '_> {
                 .map_err(super::error::from_datafusion)?,
         };
         let Some(groups) = self.groups.as_deref_mut() else { return Err(Error::of(Code::NotSingleGroup)) };
-        if let Some(known) = groups.calls.iter().position(|(s, _)| s.as_ref() == Some(source)) {
-            return Ok(known);
-        }
-        // One choice of row serves all that choose alike: LAST_ROW(a), LAST_ROW(b).
-        let same = |(_, c): &(Option<Expr>, Call)| matches!(c, Call::Pick { pick: p, key: k, .. } if *p == pick && *k == key);
-        if let Some(known) = groups.calls.iter().position(same) {
-            return Ok(known);
-        }
-        Ok(groups.add(Some(source), Call::Pick { pick, key, time, values: Vec::new() }))
+        Ok(groups.pick(pick, key, time))
     }
 
     /// DataFusion's aggregates to compute, and what to make of their columns.

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use datafusion::common::Column;
-use datafusion::logical_expr::{Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, SortExpr};
+use datafusion::logical_expr::{Expr as DfExpr, LogicalPlan, SortExpr};
 use model::{Code, Error, Result};
 
 use crate::ast::{Expr, Fill};
 use crate::function::cast;
 use crate::operator::fill::{FillMode, FillOperator};
 use crate::operator::node::OperatorNode;
-use crate::plan::Context;
 use crate::plan::error::from_datafusion;
 use crate::plan::expr::{Binder, Clause};
 use crate::plan::grid::Grid;
 use crate::plan::output::BoundItem;
 use crate::plan::scope::Scope;
 use crate::plan::types::Typed;
+use crate::plan::{Context, build};
 use crate::source::TimeRange;
 
 /// What FILL works on.
@@ -74,10 +74,7 @@ pub(crate) fn plan_fill(
     let sort: Vec<SortExpr> =
         projection.iter().take(own.len()).map(|e| SortExpr::new(e.clone(), true, true)).collect();
     let keys = keys.len();
-    let plan = LogicalPlanBuilder::from(plan)
-        .project(projection)
-        .and_then(LogicalPlanBuilder::build)
-        .map_err(from_datafusion)?;
+    let plan = build::project(plan, projection)?;
     // Filled values may be NULL whatever the aggregate promises.
     let fields: Vec<_> =
         plan.schema().fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect();

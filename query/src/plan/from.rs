@@ -15,7 +15,7 @@ use crate::operator::scan::{Reading, ShardTable};
 use crate::plan::Context;
 use crate::plan::error::from_datafusion;
 use crate::plan::expr::{Binder, Clause};
-use crate::plan::scope::{Role, Scope, ScopeColumn, ScopeTable, SourceKind};
+use crate::plan::scope::{ColumnNames, Role, Scope, ScopeColumn, ScopeTable, SourceKind};
 use crate::plan::types::Ty;
 use crate::plan::union::plan_query;
 use crate::source::{Relation, RelationKind, ScanColumn};
@@ -114,6 +114,7 @@ pub(crate) fn shard_table(
         timeline: rows.then_some(0),
         ordered: rows && kind.is_single(),
         precision,
+        names: ColumnNames::default(),
     };
     Ok((source, table))
 }
@@ -189,6 +190,7 @@ fn system_table(
         timeline: None,
         ordered: false,
         precision: Precision::Ms,
+        names: ColumnNames::default(),
     };
     Ok((Arc::new(provider), table))
 }
@@ -242,6 +244,7 @@ fn plan_subquery(cx: &Context<'_>, query: &Query, alias: Option<&str>) -> Result
         timeline,
         ordered: planned.ordered,
         precision,
+        names: ColumnNames::default(),
     };
     let scope = Scope { tables: vec![table], driving: timeline.map(|_| 0) };
     Ok(From { plan: planned.plan, scope, needs_time_equality: false })

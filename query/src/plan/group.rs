@@ -1,15 +1,15 @@
 //! SELECT with groups: aggregates, GROUP BY, PARTITION BY, windows, FILL.
 
-use datafusion::common::{Column, ScalarValue};
+use datafusion::common::{Column, ScalarValue, UnnestOptions};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr as DfExpr, LogicalPlanBuilder, Operator, lit};
 use model::{Code, Error, Result};
 
 use crate::ast::{Expr, Fill, TableRef};
 use crate::function;
+use crate::function::conditional::any_known;
 use crate::operator::pushdown::conjuncts;
 use crate::operator::scan::Reading;
-use crate::plan::Context;
 use crate::plan::aggregate::{Groups, aggregate_calls, has_aggregate, has_window_column};
 use crate::plan::coerce::binary;
 use crate::plan::error::from_datafusion;
@@ -20,9 +20,10 @@ use crate::plan::grid::Grid;
 use crate::plan::items::Item;
 use crate::plan::output::{Planned, Tail, finish};
 use crate::plan::scope::{Role, Scope, SourceKind};
-use crate::plan::select::{Selecting, bind_items, bind_key, bind_order, filtered};
+use crate::plan::select::{Selecting, bind_items, bind_key, bind_order};
 use crate::plan::types::Ty;
 use crate::plan::window;
+use crate::plan::{Context, build};
 
 /// Plans a SELECT that makes groups.
 pub(crate) fn plan_groups(cx: &Context<'_>, mut selecting: Selecting<'_>) -> Result<Planned> {
@@ -88,8 +89,10 @@ pub(crate) fn plan_groups(cx: &Context<'_>, mut selecting: Selecting<'_>) -> Res
         grid = Some(windows);
     }
 
-    let companion = match calls.as_slice() {
-        [call @ Expr::Function { name, .. }] if function::is_selection(name) => {
+    let companion = match calls.split_first() {
+        Some((call @ Expr::Function { name, .. }, others))
+            if function::is_selection(name) && others.iter().all(|other| other == call) =>
+        {
             needs_companion(cx, scope, &selecting.items, selecting.order_by, &groups).then_some(call)
         }
         _ => None,
@@ -121,13 +124,18 @@ pub(crate) fn plan_groups(cx: &Context<'_>, mut selecting: Selecting<'_>) -> Res
         None
     };
 
+    let picked = groups.picked_rows();
     let (keys, aggregates) = groups.expressions();
-    let mut plan = LogicalPlanBuilder::from(plan)
-        .aggregate(keys, aggregates)
-        .and_then(LogicalPlanBuilder::build)
-        .map_err(from_datafusion)?;
+    let mut plan = build::aggregate(plan, keys, aggregates)?;
+    if !picked.is_empty() {
+        // All values at once: an expression for each that takes one out costs the square of their number to plan.
+        plan = LogicalPlanBuilder::from(plan)
+            .unnest_columns_with_options(picked, UnnestOptions::default())
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(from_datafusion)?;
+    }
     for condition in kept.into_iter().chain(having) {
-        plan = filtered(plan, condition)?;
+        plan = build::filter(plan, condition)?;
     }
     if let (Some(grid), Some(start), Some(fill)) = (&grid, &start, &select.fill)
         && *fill != Fill::None
@@ -207,18 +215,9 @@ fn only_first_last(calls: &[Expr]) -> bool {
 /// When the one group of a query without keys gives a row at all.
 fn kept_when(cx: &Context<'_>, scope: &Scope, groups: &mut Groups, calls: &[Expr]) -> Result<DfExpr> {
     if only_first_last(calls) {
-        let mut any: Option<DfExpr> = None;
-        for call in calls {
-            let mut binder = Binder { groups: Some(groups), ..Binder::rows(cx, scope, Clause::Select) };
-            let known = binder.value(call)?.expr.is_not_null();
-            any = Some(match any {
-                Some(any) => binary(any, Operator::Or, known),
-                None => known,
-            });
-        }
-        if let Some(any) = any {
-            return Ok(any);
-        }
+        let mut binder = Binder { groups: Some(groups), ..Binder::rows(cx, scope, Clause::Select) };
+        let values = calls.iter().map(|call| Ok(binder.value(call)?.expr)).collect::<Result<_>>()?;
+        return Ok(any_known(values));
     }
     Ok(binary(groups.row_count(), Operator::Gt, lit(0_i64)))
 }
@@ -264,7 +263,7 @@ fn with_children(cx: &Context<'_>, selecting: &mut Selecting<'_>) -> Result<Opti
             let of_table = refs.iter().all(|c| matches!(scope.role(c), Some(Role::Tag | Role::Tbname)));
             if of_table && !refs.is_empty() {
                 let part = renamed(part.clone(), &child_column)?;
-                list = filtered(list, part)?;
+                list = build::filter(list, part)?;
             }
         }
     }
@@ -284,10 +283,9 @@ fn with_children(cx: &Context<'_>, selecting: &mut Selecting<'_>) -> Result<Opti
     }
     rows_projection.push(lit(true).alias(live.clone()));
     list_projection.push(lit(ScalarValue::Boolean(None)).alias(live.clone()));
-    let list = LogicalPlanBuilder::from(list).project(list_projection).and_then(LogicalPlanBuilder::build);
-    let plan = LogicalPlanBuilder::from(selecting.plan.clone())
-        .project(rows_projection)
-        .and_then(|b| b.union(list?))
+    let list = build::project(list, list_projection)?;
+    let plan = LogicalPlanBuilder::from(build::project(selecting.plan.clone(), rows_projection)?)
+        .union(list)
         .and_then(LogicalPlanBuilder::build)
         .map_err(from_datafusion)?;
     selecting.plan = plan;

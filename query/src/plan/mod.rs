@@ -4,6 +4,7 @@
 //! [`Engine`](crate::engine::Engine) runs it.
 
 pub(crate) mod aggregate;
+mod build;
 mod calls;
 pub(crate) mod coerce;
 mod delete;

@@ -1,7 +1,7 @@
 //! The last steps of every SELECT: projection, order, limits.
 
 use datafusion::common::Column;
-use datafusion::logical_expr::{Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, SortExpr};
+use datafusion::logical_expr::{Distinct, Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, SortExpr};
 use model::{Code, Error, Result};
 
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use std::sync::Arc;
 use crate::ast::{Limit, OrderBy};
 use crate::operator::node::OperatorNode;
 use crate::operator::partition::PartitionLimit;
-use crate::plan::Context;
 use crate::plan::error::from_datafusion;
 use crate::plan::types::{Ty, Typed};
+use crate::plan::{Context, build};
 
 /// A result column while its query is planned.
 #[derive(Clone, Debug)]
@@ -129,12 +129,11 @@ pub(crate) fn finish(cx: &Context<'_>, tail: Tail) -> Result<Planned> {
         (Some(first), Some(timeline)) => first.asc && first.expr == *timeline,
         _ => false,
     };
-    let mut builder = LogicalPlanBuilder::from(plan).project(projection).map_err(from_datafusion)?;
+    let mut plan = build::project(plan, projection)?;
     if distinct {
-        builder = builder.distinct().map_err(from_datafusion)?;
+        plan = LogicalPlan::Distinct(Distinct::All(Arc::new(plan)));
     }
     if per_partition {
-        let plan = builder.build().map_err(from_datafusion)?;
         let indices = partition_keys
             .iter()
             .filter_map(|k| match k {
@@ -143,13 +142,12 @@ pub(crate) fn finish(cx: &Context<'_>, tail: Tail) -> Result<Planned> {
             })
             .collect();
         let operator = PartitionLimit { keys: indices, limit, partitions: slimit };
-        builder = LogicalPlanBuilder::from(
-            OperatorNode::plan(plan, sort, Arc::new(operator)).map_err(from_datafusion)?,
-        );
+        plan = OperatorNode::plan(plan, sort, Arc::new(operator)).map_err(from_datafusion)?;
     } else {
         if !sort.is_empty() {
-            builder = builder.sort(sort).map_err(from_datafusion)?;
+            plan = build::sort(plan, sort);
         }
+        let mut builder = LogicalPlanBuilder::from(plan);
         // With ORDER BY everything is one slice.
         let nothing = slimit.is_some_and(|s| s.offset > 0 || s.count == Some(0));
         if nothing {
@@ -160,12 +158,13 @@ pub(crate) fn finish(cx: &Context<'_>, tail: Tail) -> Result<Planned> {
                 .limit(saturating(limit.offset), limit.count.map(saturating))
                 .map_err(from_datafusion)?;
         }
+        plan = builder.build().map_err(from_datafusion)?;
     }
     if extra {
         let visible: Vec<DfExpr> = columns.iter().map(|c| DfExpr::Column(c.column.clone())).collect();
-        builder = builder.project(visible).map_err(from_datafusion)?;
+        plan = build::project(plan, visible)?;
     }
-    Ok(Planned { plan: builder.build().map_err(from_datafusion)?, columns, ordered: ordered_by_time })
+    Ok(Planned { plan, columns, ordered: ordered_by_time })
 }
 
 fn saturating(count: u64) -> usize {

@@ -1,5 +1,7 @@
 //! What names mean inside one SELECT.
 
+use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::Column;
@@ -55,6 +57,25 @@ pub(crate) struct ScopeTable {
     /// Rows arrive in order of the timeline.
     pub(crate) ordered: bool,
     pub(crate) precision: Precision,
+    /// Columns by name, made when first asked for.
+    pub(crate) names: ColumnNames,
+}
+
+/// Where in a table the columns of each name stand. A wide table is asked once for each of its columns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ColumnNames(OnceCell<HashMap<Arc<str>, Vec<usize>>>);
+
+impl ScopeTable {
+    fn called<'t>(&'t self, name: &str) -> impl Iterator<Item = &'t ScopeColumn> + use<'t> {
+        let names = self.names.0.get_or_init(|| {
+            let mut names: HashMap<Arc<str>, Vec<usize>> = HashMap::new();
+            for (index, column) in self.columns.iter().enumerate() {
+                names.entry(Arc::clone(&column.name)).or_default().push(index);
+            }
+            names
+        });
+        names.get(name).into_iter().flatten().filter_map(|&index| self.columns.get(index))
+    }
 }
 
 /// Everything in reach.
@@ -85,8 +106,8 @@ impl Scope {
     pub(crate) fn column(&self, qualifier: Option<&str>, name: &str) -> Result<&ScopeColumn> {
         let mut found = None;
         for table in self.tables_called(qualifier) {
-            for column in &table.columns {
-                if &*column.name == name && !column.nameless && column.role != Role::Tbname {
+            for column in table.called(name) {
+                if !column.nameless && column.role != Role::Tbname {
                     if found.is_some() {
                         return Err(Error::with(Code::AmbiguousColumn, name));
                     }

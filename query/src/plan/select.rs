@@ -7,7 +7,6 @@ use crate::ast::{Expr, Limit, OrderBy, Select, SelectItem, TableRef};
 use crate::function;
 use crate::operator::pushdown::{conjuncts, time_range};
 use crate::operator::scan::Reading;
-use crate::plan::Context;
 use crate::plan::aggregate::has_aggregate;
 use crate::plan::calls::check_calls;
 use crate::plan::error::from_datafusion;
@@ -18,7 +17,11 @@ use crate::plan::items::{Item, ItemSource, expand};
 use crate::plan::output::{BoundItem, Planned, SortKey, Tail, finish};
 use crate::plan::scope::Scope;
 use crate::plan::types::Typed;
+use crate::plan::{Context, build};
 use crate::source::{RelationKind, TimeRange};
+
+/// Columns of a result at most.
+const COLUMNS_MAX: usize = 4_096;
 
 /// A SELECT with what stands behind it, its FROM and WHERE planned.
 pub(crate) struct Selecting<'a> {
@@ -53,6 +56,10 @@ pub(crate) fn plan_select(
     };
     let From { plan, scope, needs_time_equality } = from;
     let items = expand(&select.items, &scope)?;
+    if items.len() > COLUMNS_MAX {
+        let detail = format!("{} in the result, at most {COLUMNS_MAX} are allowed", items.len());
+        return Err(Error::with(Code::TooManyColumns, detail));
+    }
     check_calls(select, &items, order_by)?;
     let filter = match &select.filter {
         Some(filter) => Some(Binder::rows(cx, &scope, Clause::Where).condition(filter, true)?),
@@ -63,7 +70,7 @@ pub(crate) fn plan_select(
     }
     let range = query_range(filter.as_ref(), &scope);
     let plan = match &filter {
-        Some(filter) => filtered(plan, filter.clone())?,
+        Some(filter) => build::filter(plan, filter.clone())?,
         None => plan,
     };
     let grouped = select.window.is_some()
@@ -82,10 +89,6 @@ pub(crate) fn plan_select(
     }
     let selecting = Selecting { select, order_by, limit, slimit, items, plan, scope, filter, range };
     if grouped { plan_groups(cx, selecting) } else { plan_rows(cx, selecting) }
-}
-
-pub(crate) fn filtered(plan: LogicalPlan, filter: DfExpr) -> Result<LogicalPlan> {
-    LogicalPlanBuilder::from(plan).filter(filter).and_then(LogicalPlanBuilder::build).map_err(from_datafusion)
 }
 
 /// A comma join's timestamps have to be equated in WHERE.

@@ -6,11 +6,11 @@ use model::{Code, Error, Result};
 
 use crate::ast::{Expr, Query, SetExpr};
 use crate::function::cast;
-use crate::plan::Context;
 use crate::plan::error::from_datafusion;
 use crate::plan::output::{BoundItem, Output, Planned, SortKey, Tail, finish};
 use crate::plan::select::plan_select;
 use crate::plan::types::{Ty, Typed};
+use crate::plan::{Context, build};
 
 /// Plans a query.
 pub(crate) fn plan_query(cx: &Context<'_>, query: &Query) -> Result<Planned> {
@@ -116,10 +116,7 @@ fn union(cx: &Context<'_>, left: Planned, right: Planned, all: bool) -> Result<P
             };
             projection.push(value.expr.alias(format!("u{number}_{i}")));
         }
-        LogicalPlanBuilder::from(planned.plan)
-            .project(projection)
-            .and_then(LogicalPlanBuilder::build)
-            .map_err(from_datafusion)
+        build::project(planned.plan, projection)
     };
     let (left, right) = (side(left)?, side(right)?);
     let builder = LogicalPlanBuilder::from(left);

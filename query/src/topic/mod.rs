@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ast::{CreateTopic, Expr, Query, Statement, TopicSource};
 use crate::plan::Session;
-use crate::plan::scope::{Role, Scope, ScopeColumn, ScopeTable, SourceKind};
+use crate::plan::scope::{ColumnNames, Role, Scope, ScopeColumn, ScopeTable, SourceKind};
 use crate::plan::types::Ty;
 use crate::source::{Relation, RelationKind, ScanColumn};
 
@@ -146,6 +146,7 @@ impl TopicDefinition {
             timeline: Some(0),
             ordered: true,
             precision: self.precision,
+            names: ColumnNames::default(),
         };
         (Scope { tables: vec![table], driving: Some(0) }, sources)
     }

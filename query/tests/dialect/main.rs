@@ -8,3 +8,4 @@ mod refusals;
 mod shard;
 mod store;
 mod topics;
+mod wide;

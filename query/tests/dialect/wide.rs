@@ -1,0 +1,108 @@
+//! Tables as wide as they may be.
+
+use std::fmt::Write as _;
+
+use model::{Code, Zone};
+
+use crate::oracle::rows;
+use crate::store::Store;
+
+/// Columns of a table at most, the timestamp included.
+const COLUMNS_MAX: usize = 4_096;
+/// Stack of the thread that plans and runs, a small part of what the server's have.
+const STACK_BYTES: usize = 2 << 20;
+
+/// A table `w` of `columns` data columns, the timestamp included, and two rows: the later has NULL in its last column.
+fn fixture(columns: usize) -> Store {
+    let mut store = Store::new(Zone::UTC);
+    let mut create = "CREATE TABLE w (ts TIMESTAMP".to_owned();
+    let mut first = "(1".to_owned();
+    let mut second = "(2".to_owned();
+    for column in 1..columns {
+        write!(create, ", c{column} INT").unwrap();
+        write!(first, ", {column}").unwrap();
+        if column + 1 < columns {
+            write!(second, ", {}", 2 * column).unwrap();
+        }
+    }
+    let insert = format!("INSERT INTO w VALUES {first}) {second}, NULL)");
+    for sql in ["CREATE DATABASE d KEEP 36500", "USE d", &format!("{create})"), &insert] {
+        store.run(sql).unwrap();
+    }
+    store
+}
+
+/// Runs `test` on a small stack: a plan as deep as the table is wide would not fit.
+fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().stack_size(STACK_BYTES).spawn(test).unwrap().join().unwrap();
+}
+
+#[test]
+fn the_widest_table_is_read_on_a_small_stack() {
+    on_a_small_stack(|| {
+        let store = fixture(COLUMNS_MAX);
+        let row = |sql: &str| rows(&store.query(sql).unwrap_or_else(|e| panic!("{sql}: {e}"))).remove(0);
+        let last = COLUMNS_MAX - 1;
+        for (sql, one, end) in [
+            ("SELECT FIRST(*) FROM w", Some(1), Some(last)),
+            ("SELECT LAST(*) FROM w", Some(2), Some(last)),
+            ("SELECT LAST_ROW(*) FROM w", Some(2), None),
+            ("SELECT LAST(*) FROM w INTERVAL(1s)", Some(2), Some(last)),
+            ("SELECT * FROM w ORDER BY ts DESC", Some(2), None),
+        ] {
+            let row = row(sql);
+            assert_eq!(row.len(), COLUMNS_MAX, "{sql}");
+            assert_eq!((&row[1], &row[last]), (&one.into(), &end.into()), "{sql}");
+        }
+    });
+}
+
+#[test]
+fn a_picked_row_costs_one_step_of_the_plan_however_many_values_it_gives() {
+    let lines = |columns: usize| {
+        let store = fixture(columns);
+        ["FIRST", "LAST", "LAST_ROW"].map(|f| store.explain(&format!("SELECT {f}(*) FROM w")))
+    };
+    for (few, many) in lines(4).into_iter().zip(lines(64)) {
+        assert_eq!(few.len(), many.len(), "{few:#?} {many:#?}");
+        // No expression takes a single value out of a row: planning would compare each with each.
+        assert!(!many.iter().any(|line| line.contains("get_field")), "{many:#?}");
+    }
+}
+
+#[test]
+fn wider_results_are_refused() {
+    let store = fixture(COLUMNS_MAX);
+    for sql in
+        ["SELECT *, 1 FROM w", "SELECT FIRST(*), LAST(c1) FROM w", "SELECT * FROM (SELECT *, c1 FROM w)"]
+    {
+        let error = store.query(sql).expect_err(sql);
+        assert_eq!(error.code(), Code::TooManyColumns, "{sql}");
+        assert!(error.message().contains("4097"), "{error}");
+    }
+    let many = "1,".repeat(COLUMNS_MAX);
+    assert_eq!(store.query(&format!("SELECT {many}1")).unwrap_err().code(), Code::TooManyColumns);
+}
+
+#[test]
+fn the_deepest_statements_run_on_the_servers_stack() {
+    // What `tidemark` gives its threads; a build without optimization needs the most.
+    std::thread::Builder::new()
+        .stack_size(8 << 20)
+        .spawn(|| {
+            let store = fixture(3);
+            let deep = 120;
+            let parens = format!("SELECT {}c1{} FROM w", "(1+".repeat(deep), ")".repeat(deep));
+            let calls = format!("SELECT {}c1{} FROM w", "ABS(".repeat(deep), ")".repeat(deep));
+            let cases = format!("SELECT {}c1{} FROM w", "IFNULL(".repeat(deep), ",1)".repeat(deep));
+            let queries = format!("{}SELECT ts, c1 FROM w{}", "SELECT * FROM (".repeat(60), ")".repeat(60));
+            let unions = "SELECT c1 FROM w UNION ALL ".repeat(100) + "SELECT c1 FROM w";
+            for sql in [parens, calls, cases, queries, unions] {
+                let answer = store.query(&sql).map(|answer| rows(&answer).len());
+                assert!(answer.as_ref().is_ok_and(|&rows| rows >= 2), "{sql}: {answer:?}");
+            }
+        })
+        .unwrap()
+        .join()
+        .unwrap();
+}

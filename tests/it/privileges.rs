@@ -1,0 +1,117 @@
+//! GRANT and REVOKE over the wire: what a user may do, and what stops when the right is taken.
+
+use std::time::Duration;
+
+use client::{Code, ConnectOptions, Connection};
+
+use crate::support::{Server, connect, consumer, query, wait_for};
+
+const PASSWORD: &str = "Secret-1";
+
+async fn connect_as(server: &Server, user: &str) -> Connection {
+    let options = ConnectOptions {
+        host: server.address().to_owned(),
+        user: user.to_owned(),
+        password: PASSWORD.to_owned(),
+        ..ConnectOptions::default()
+    };
+    Connection::connect(options).await.expect("the user logs in")
+}
+
+/// What `sql` is refused with; `None` where it is not.
+async fn refusal(connection: &Connection, sql: &str) -> Option<Code> {
+    match connection.sql(sql).await {
+        Ok(result) => result.rows().await.err().map(|error| error.code()),
+        Err(error) => Some(error.code()),
+    }
+}
+
+async fn rights(connection: &Connection) -> Vec<String> {
+    let rows = query(connection, "SHOW USER PRIVILEGES").await;
+    let text = |row: client::Row<'_>, name: &str| row.by_name::<String>(name).expect("text");
+    rows.iter()
+        .map(|row| format!("{} {} {}", text(row, "user_name"), text(row, "privilege"), text(row, "db_name")))
+        .collect()
+}
+
+async fn prepared(server: &Server) -> (Connection, Connection) {
+    let root = connect(server).await;
+    for sql in [
+        "CREATE DATABASE d VGROUPS 1",
+        "CREATE DATABASE other VGROUPS 1",
+        "CREATE TABLE d.t (ts TIMESTAMP, v INT)",
+        "CREATE TABLE other.t (ts TIMESTAMP, v INT)",
+        "INSERT INTO d.t VALUES (now, 1)",
+        &format!("CREATE USER ann PASS '{PASSWORD}'"),
+    ] {
+        query(&root, sql).await;
+    }
+    let ann = connect_as(server, "ann").await;
+    (root, ann)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rights_on_databases_are_given_and_taken() {
+    let server = Server::start();
+    let (root, ann) = prepared(&server).await;
+    let (read, write) = ("SELECT * FROM d.t", "INSERT INTO d.t VALUES (now, 2)");
+    let denied = Some(Code::PermissionDenied);
+    assert_eq!((refusal(&ann, read).await, refusal(&ann, write).await), (denied, denied));
+
+    query(&root, "GRANT READ ON d.* TO ann").await;
+    assert_eq!((refusal(&ann, read).await, refusal(&ann, write).await), (None, denied));
+    assert_eq!(refusal(&ann, "SELECT * FROM other.t").await, denied);
+    assert_eq!(refusal(&ann, "DROP TABLE d.t").await, denied);
+    assert_eq!(refusal(&ann, "DELETE FROM d.t").await, denied);
+
+    query(&root, "GRANT WRITE ON d.* TO ann").await;
+    assert_eq!((refusal(&ann, read).await, refusal(&ann, write).await), (None, None));
+    let own = ["ann read d", "ann write d"];
+    assert_eq!(rights(&ann).await, own, "a user sees their own");
+    assert_eq!(rights(&root).await, ["ann read d", "ann write d", "root all all"]);
+
+    query(&root, "REVOKE READ ON d.* FROM ann").await;
+    assert_eq!((refusal(&ann, read).await, refusal(&ann, write).await), (denied, None));
+    query(&root, "REVOKE ALL ON d.* FROM ann").await;
+    query(&root, "GRANT ALL ON *.* TO ann").await;
+    assert_eq!(refusal(&ann, "INSERT INTO other.t VALUES (now, 1)").await, None);
+    query(&root, "REVOKE ALL ON *.* FROM ann").await;
+    assert_eq!(rights(&ann).await, Vec::<String>::new());
+
+    // Nobody gives what is not theirs, and nothing is given to nobody.
+    assert_eq!(refusal(&ann, "GRANT ALL ON d.* TO ann").await, Some(Code::NoPrivilege));
+    assert_eq!(refusal(&root, "GRANT READ ON d.* TO nobody").await, Some(Code::UserNotExist));
+    assert_eq!(refusal(&root, "GRANT READ ON nodb.* TO ann").await, Some(Code::DatabaseNotExist));
+    for sql in
+        ["GRANT ALTER ON d.* TO ann", "GRANT READ ON d.t TO ann", "GRANT READ ON d.* WITH a = 1 TO ann"]
+    {
+        assert_eq!(refusal(&root, sql).await, Some(Code::NotSupported), "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_right_to_subscribe_is_checked_while_consuming_too() {
+    let server = Server::start();
+    let (root, ann) = prepared(&server).await;
+    query(&root, "CREATE TOPIC p AS SELECT ts, v FROM d.t").await;
+    let config = [("auto.offset.reset", "earliest")];
+    let consumer = consumer(&ann, "g", &config);
+    let refused = consumer.subscribe(["p"]).await.expect_err("no right yet");
+    assert_eq!(refused.code(), Code::NoPrivilege);
+    assert_eq!(refusal(&ann, "SHOW CREATE TOPIC p").await, Some(Code::NoPrivilege));
+    assert_eq!(refusal(&root, "GRANT SUBSCRIBE ON nope TO ann").await, Some(Code::TopicNotExist));
+
+    query(&root, "GRANT SUBSCRIBE ON p TO ann").await;
+    assert_eq!(rights(&ann).await, ["ann subscribe p"]);
+    assert_eq!(refusal(&ann, "SELECT * FROM d.t").await, Some(Code::PermissionDenied), "of the topic only");
+    consumer.subscribe(["p"]).await.expect("subscribe");
+    let poll = || async { consumer.poll(Duration::from_millis(200)).await.expect("poll").is_some() };
+    wait_for("the first row", poll).await;
+
+    query(&root, "REVOKE SUBSCRIBE ON p FROM ann").await;
+    query(&root, "INSERT INTO d.t VALUES (now, 2)").await;
+    assert!(consumer.poll(Duration::from_secs(2)).await.expect("no error").is_none(), "no further rows");
+    query(&root, "GRANT SUBSCRIBE ON p TO ann").await;
+    wait_for("the row once the right is back", poll).await;
+    consumer.close().await.expect("close");
+}
