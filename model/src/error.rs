@@ -94,7 +94,7 @@ codes! {
     TableNameTooLong = 0x020A, Invalid, false, "Table name too long", "at most 192 bytes";
     Terminated = 0x020F, State, false, "Query terminated", "";
     InsertSyntax = 0x0216, Invalid, false, "syntax error", "";
-    SqlTooLong = 0x0219, Limit, false, "SQL statement too long", "send smaller batches or use the columnar writer";
+    SqlTooLong = 0x0219, Limit, false, "SQL statement too long", "send smaller batches, use the columnar writer, or raise the setting maxSQLLength";
     InvalidColumnLength = 0x021F, Invalid, false, "Invalid column length", "";
     InvalidEncoding = 0x0231, Invalid, false, "Invalid encode", "";
     InvalidCompression = 0x0233, Invalid, false, "Invalid compress", "";

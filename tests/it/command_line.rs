@@ -80,6 +80,23 @@ fn sql_errors_are_where_the_script_has_them() {
 }
 
 #[test]
+fn the_length_of_a_statement_is_a_setting() {
+    let server = prepared();
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("long.sql");
+    let blanks = " ".repeat(1 << 20);
+    std::fs::write(&path, format!("SELECT {blanks}1; INSERT INTO d.n (ts, v) VALUES {blanks}(now, 1)"))
+        .expect("a file");
+    let args = ["--continue", "-o", "csv", "-f", path.to_str().expect("UTF-8")];
+    let refused = server.run("sql", &args);
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(text.matches("error[0x0219]").count(), 2, "{text}");
+    assert!(text.contains("at most 1048576 are allowed") && text.contains("maxSQLLength"), "{text}");
+    server.sql("ALTER ALL DNODES 'maxSQLLength' '4194304'");
+    assert_eq!(server.run("sql", &args).status.code(), Some(0));
+}
+
+#[test]
 fn subscribe_ends_at_its_limit_and_goes_on_from_there() {
     let server = prepared();
     let limited = ["t", "-g", "g", "--from", "earliest", "--limit", "1"];

@@ -26,6 +26,9 @@ pub const REBALANCE_INTERVAL_S: &str = "mqRebalanceInterval";
 /// Whether passwords need three classes of characters.
 pub const STRONG_PASSWORD: &str = "enableStrongPassword";
 
+/// Longest SQL statement in bytes.
+pub const SQL_BYTES_MAX: &str = "maxSQLLength";
+
 /// Every setting.
 pub const SETTINGS: &[SettingDef] = &[
     SettingDef {
@@ -34,6 +37,13 @@ pub const SETTINGS: &[SettingDef] = &[
         max: 1,
         default: 1,
         info: "passwords need three of: upper case, lower case, digit, special character",
+    },
+    SettingDef {
+        name: SQL_BYTES_MAX,
+        min: 65_480,
+        max: 64 << 20,
+        default: 1 << 20,
+        info: "bytes of an SQL statement at most",
     },
     SettingDef {
         name: REBALANCE_INTERVAL_S,

@@ -65,7 +65,8 @@ pub fn parse_with(sql: &str, options: &ParseOptions) -> Result<Statement> {
 
 /// Parses a SELECT: the stored text of a topic or view.
 pub fn parse_query(sql: &str) -> Result<Query> {
-    check_length(sql, SQL_BYTES_MAX_DEFAULT)?;
+    // It was accepted once, whatever the limit was then.
+    check_length(sql, SQL_BYTES_MAX_LIMIT)?;
     let mut parser = Parser::new(sql);
     let query = parser.query()?;
     parser.end()?;
@@ -74,7 +75,7 @@ pub fn parse_query(sql: &str) -> Result<Query> {
 
 /// Parses an expression by itself.
 pub fn parse_expr(sql: &str) -> Result<Expr> {
-    check_length(sql, SQL_BYTES_MAX_DEFAULT)?;
+    check_length(sql, SQL_BYTES_MAX_LIMIT)?;
     let mut parser = Parser::new(sql);
     let expr = parser.expr()?;
     parser.end()?;
@@ -319,8 +320,14 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Whether a name comes where nothing but a name may stand.
+    fn at_any_name(&self) -> bool {
+        let token = self.peek();
+        self.at_name() || (token.kind == TokenKind::Word && words::is_name(self.text_of(token)))
+    }
+
     fn name(&mut self, kind: NameKind) -> Result<String> {
-        if !self.at_name() {
+        if !self.at_any_name() {
             return Err(self.unexpected());
         }
         let token = self.bump();
@@ -377,7 +384,7 @@ impl<'a> Parser<'a> {
         let error =
             Error::text(Code::Syntax, format!("syntax error near \"{}\"", fold(rest).trim_end())).at(place);
         let word = self.text_of(token);
-        if token.kind == TokenKind::Word && words::is_reserved(word) {
+        if token.kind == TokenKind::Word && !words::is_name(word) {
             error.hint(format!("if {word} is meant as a name, write `{}`", word.to_ascii_lowercase()))
         } else {
             error

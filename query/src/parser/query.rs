@@ -97,7 +97,9 @@ impl Parser<'_> {
         if self.take(TokenKind::Star) {
             return Ok(SelectItem::Wildcard);
         }
-        if self.at_name() && self.peek_at(1).kind == TokenKind::Dot && self.peek_at(2).kind == TokenKind::Star
+        if self.at_any_name()
+            && self.peek_at(1).kind == TokenKind::Dot
+            && self.peek_at(2).kind == TokenKind::Star
         {
             let qualifier = self.name(NameKind::Table)?;
             self.next += 2;
@@ -122,7 +124,7 @@ impl Parser<'_> {
                 self.bump();
                 Ok(Some(self.text_of(token).to_owned()))
             }
-            _ if self.at_name() => {
+            _ if self.at_name() || (named && self.at_any_name()) => {
                 self.bump();
                 Ok(Some(self.name_of(token)))
             }

@@ -40,6 +40,24 @@ const RESERVED: &[&str] = &[
     "WATERMARK", "WHEN", "WHERE", "WINDOW", "WINDOW_CLOSE", "WINDOW_OFFSET", "WITH", "WRITE",
 ];
 
+/// Sorted. Of the reserved words those that name columns, tags and tables all the same: no clause begins with them where
+/// a name may stand. Only as an alias without AS, where a clause may follow, they are not names.
+#[rustfmt::skip]
+const NAMES_TOO: &[&str] = &[
+    "ACCOUNT", "ACCOUNTS", "ALIVE", "APPS", "BUFFER", "CACHE", "CACHEMODEL", "CACHESIZE", "CHILD",
+    "CLUSTER", "COMMENT", "COMP", "COMPACT", "COMPACTS", "CONNECTION", "CONNECTIONS", "CONNS",
+    "CONSUMER", "CONSUMERS", "CREATEDB", "DBS", "DISK_INFO", "DNODE", "DNODES", "DURATION", "ENABLE",
+    "ENCRYPTIONS", "FILE", "FUNCTION", "FUNCTIONS", "GRANTS", "HOST", "INDEX", "INDEXES", "KEEP",
+    "KEEP_TIME_OFFSET", "KEY", "LANGUAGE", "LEADER", "LICENCES", "LOCAL", "LOGS", "MACHINES", "MAXROWS",
+    "MINROWS", "MNODE", "MNODES", "MODULES", "NORMAL", "PAGES", "PAGESIZE", "PASS", "PORT", "PPS",
+    "PRECISION", "PRIVILEGES", "QNODE", "QNODES", "QTIME", "QUERIES", "QUERY", "RATIO", "READ",
+    "REPLICA", "RETENTIONS", "SCORES", "SINGLE_STABLE", "START", "STATE", "STORAGE", "STREAM",
+    "STREAMS", "STRICT", "STT_TRIGGER", "SUBSCRIPTIONS", "SYSINFO", "SYSTEM", "TABLE_PREFIX",
+    "TABLE_SUFFIX", "TAG", "TOPIC", "TOPICS", "TRANSACTION", "TRANSACTIONS", "TSDB_PAGESIZE", "TSERIES",
+    "TTL", "UPDATE", "USER", "USERS", "VALUE", "VARIABLES", "VERBOSE", "VGROUP", "VGROUPS", "VIEW",
+    "VIEWS", "VNODE", "VNODES", "WRITE",
+];
+
 /// Pseudo columns: readable as columns, not usable as names.
 #[rustfmt::skip]
 const PSEUDO: &[&str] = &[
@@ -75,7 +93,13 @@ const AGGREGATES: &[&str] = &[
     "twa", "unique", "var_pop", "var_samp", "variance",
 ];
 
-/// Whether `word` (any case) cannot be a name.
+/// Whether `word` (any case) may stand where nothing but a name can.
+pub(crate) fn is_name(word: &str) -> bool {
+    let upper = word.to_ascii_uppercase();
+    !is_reserved(word) || NAMES_TOO.binary_search(&upper.as_str()).is_ok()
+}
+
+/// Whether `word` (any case) cannot be a name where something else may stand too.
 pub(crate) fn is_reserved(word: &str) -> bool {
     let upper = word.to_ascii_uppercase();
     RESERVED.binary_search(&upper.as_str()).is_ok() || is_pseudo(word)
@@ -112,7 +136,7 @@ mod tests {
 
     #[test]
     fn lists_are_sorted_for_the_search() {
-        for list in [RESERVED, AGGREGATES] {
+        for list in [RESERVED, AGGREGATES, NAMES_TOO] {
             assert!(list.is_sorted(), "{list:?}");
         }
     }
@@ -127,6 +151,10 @@ mod tests {
         for word in ["select", "Value", "TTL", "_WSTART", "tbname"] {
             assert!(is_reserved(word), "{word}");
         }
+        assert!(NAMES_TOO.iter().all(|word| is_reserved(word)), "else they need not stand there");
+        assert!(
+            is_name("Value") && is_name("ttl") && is_name("v") && !is_name("Select") && !is_name("tbname")
+        );
         assert!(is_callable("count") && is_callable("abs") && !is_callable("select"));
     }
 }

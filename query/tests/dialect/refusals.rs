@@ -71,6 +71,13 @@ fn a_function_that_is_not_built_is_named_wherever_it_stands() {
     ];
     refused(&store, &statements, Code::NotSupported, "mode");
     refused(&store, &["SELECT COUNT(*), MASK_FULL('a','b') FROM a"], Code::NotSupported, "mask_full");
+    refused(&store, &["SELECT MD5('a')", "SELECT i FROM a WHERE MD5('a') = 'b'"], Code::NotSupported, "md5");
+    refused(
+        &store,
+        &["SELECT SHA('a')", "SELECT SHA1('a')", "SELECT SHA2('a', 256)"],
+        Code::NotSupported,
+        "sha",
+    );
     // These have a code of their own beside others, and are named all the same.
     let statements = [
         "SELECT COUNT(*), TOP(i, 2) FROM a",

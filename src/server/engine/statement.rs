@@ -1,8 +1,9 @@
 //! One statement from text to answer.
 
+use mnode::settings;
 use model::{Clock as _, Precision, Result, Zone};
 use query::ast::{Query, Statement};
-use query::parser;
+use query::parser::{self, ParseOptions};
 
 use super::{Engine, Outcome};
 use crate::server::sessions::Session;
@@ -32,7 +33,7 @@ impl Engine {
         if parser::is_insert(sql) {
             return self.insert(session, cx, sql).await;
         }
-        let statement = parser::parse(sql)?;
+        let statement = parser::parse_with(sql, &ParseOptions { sql_bytes_max: self.sql_bytes_max() })?;
         match statement {
             Statement::Query(query) => self.query(session, cx, &query).await,
             Statement::Explain { analyze, query } => self.explain(session, cx, analyze, &query).await,
@@ -42,6 +43,11 @@ impl Engine {
             Statement::CreateTopic(topic) => self.create_topic(session, cx, topic).await,
             other => self.define(session, cx, other).await,
         }
+    }
+
+    /// Bytes of a statement at most, as the setting says just now.
+    pub(super) fn sql_bytes_max(&self) -> usize {
+        usize::try_from(self.mnode.setting(settings::SQL_BYTES_MAX)).unwrap_or(usize::MAX)
     }
 
     async fn query(&self, session: &Session, cx: &StatementContext, query: &Query) -> Result<Outcome> {

@@ -8,7 +8,6 @@ use model::{Code, DatabaseInfo, Error, Result, TableKind, TableSchema, TableUid,
 use proto::write::WriteBlock;
 use query::ast::ObjectName;
 use query::insert::{InsertCatalog, InsertContext, InsertTarget, TargetKind, parse_insert};
-use query::parser::SQL_BYTES_MAX_DEFAULT;
 use vnode::{PendingWrite, WriteRequest};
 
 use super::{Engine, Outcome, StatementContext};
@@ -129,7 +128,7 @@ impl Engine {
             now_ns: cx.now_ns,
             zone: cx.zone,
             database: cx.database.as_deref(),
-            sql_bytes_max: SQL_BYTES_MAX_DEFAULT,
+            sql_bytes_max: self.sql_bytes_max(),
         };
         let plan = parse_insert(sql, &context, &mut Names { engine: self, session })?;
         let mut pending = Vec::with_capacity(plan.writes.len());

@@ -90,3 +90,34 @@ fn names_have_limits() {
     );
     assert_eq!(refused("CREATE TOPIC `` AS SELECT ts FROM m").0, Code::InvalidIdentifier);
 }
+
+#[test]
+fn words_that_begin_no_clause_name_columns_tags_and_tables() {
+    for word in ["host", "value", "tag", "ttl", "state", "comment", "key", "user", "keep", "port", "Query"] {
+        for sql in [
+            format!("CREATE STABLE s (ts TIMESTAMP, {word} INT) TAGS ({word}2 INT, {word} INT)"),
+            format!("CREATE TABLE {word} (ts TIMESTAMP, {word} INT) COMMENT 'x' TTL 3"),
+            format!("CREATE TABLE c USING s ({word}) TAGS (1)"),
+            format!("ALTER TABLE t ADD COLUMN {word} INT"),
+            format!("ALTER TABLE t SET TAG {word} = 1"),
+            format!("ALTER TABLE {word} TTL 3"),
+            format!("SELECT {word}, {word}.{word}, {word}.*, MAX({word}) AS {word} FROM {word}"),
+            format!(
+                "SELECT 1 FROM t WHERE {word} > 1 AND {word} IS NULL PARTITION BY {word} \
+                 INTERVAL(1s) FILL(VALUE, 1)"
+            ),
+            format!(
+                "SELECT {word} v FROM {word} x WHERE x.{word} = 1 GROUP BY {word} ORDER BY {word} LIMIT 1"
+            ),
+            format!("DELETE FROM {word} WHERE {word} = 1"),
+            format!("CREATE TOPIC {word} AS SELECT {word} FROM {word}"),
+            format!("GRANT SUBSCRIBE ON {word} TO {word}"),
+        ] {
+            if let Err(error) = parse(&sql) {
+                panic!("{sql}: {error}");
+            }
+        }
+    }
+    // A clause may follow there.
+    assert_eq!(error("SELECT a value FROM t").code(), Code::Syntax);
+}

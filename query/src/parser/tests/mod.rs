@@ -54,6 +54,8 @@ fn length_is_limited() {
     assert!(parse_with("SELECT 1", &options).is_ok());
     let error = parse_with("SELECT 12345", &options).unwrap_err();
     assert_eq!(error.code(), Code::SqlTooLong);
+    assert!(error.message().contains("12 bytes, at most 10 are allowed"), "{error}");
+    assert!(error.help().contains("maxSQLLength"), "{error}");
     assert!(parse(&format!("SELECT {}1", " ".repeat(SQL_BYTES_MAX_DEFAULT))).is_err());
 }
 
