@@ -356,12 +356,17 @@ mod tests {
     }
 
     #[test]
-    fn endless_months_are_one_window() {
-        for count in [100_000, 300_000, 2_147_483_648, i64::MAX] {
-            for unit in [TimeUnit::Month, TimeUnit::Year] {
+    fn endless_months_are_one_window_or_refused() {
+        for count in [MONTHS_MAX / 12, MONTHS_MAX, 300_000, 2_147_483_648, i64::MAX] {
+            for (unit, months) in [(TimeUnit::Month, 1), (TimeUnit::Year, 12)] {
                 let interval = WindowDuration::Literal(DurationLiteral { count, unit });
                 let window = Window::Interval { interval, offset: None, sliding: None };
-                let grid = Grid::new(&window, Precision::Ms, Zone::UTC, TimeRange::ALL, 0).unwrap();
+                let grid = Grid::new(&window, Precision::Ms, Zone::UTC, TimeRange::ALL, 0);
+                if count > MONTHS_MAX / months {
+                    assert_eq!(grid.unwrap_err().code(), Code::OutOfRange, "{count} {unit:?}");
+                    continue;
+                }
+                let grid = grid.unwrap();
                 let now = 1_709_251_200_000;
                 let start = grid.start(now);
                 assert!(start <= now && now < grid.end(start), "{count} {unit:?}");

@@ -95,7 +95,7 @@ fn names_have_limits() {
 fn words_that_begin_no_clause_name_columns_tags_and_tables() {
     for word in ["host", "value", "tag", "ttl", "state", "comment", "key", "user", "keep", "port", "Query"] {
         for sql in [
-            format!("CREATE STABLE s (ts TIMESTAMP, {word} INT) TAGS ({word}2 INT, {word} INT)"),
+            format!("CREATE STABLE s (ts TIMESTAMP, v INT) TAGS ({word}2 INT, {word} INT)"),
             format!("CREATE TABLE {word} (ts TIMESTAMP, {word} INT) COMMENT 'x' TTL 3"),
             format!("CREATE TABLE c USING s ({word}) TAGS (1)"),
             format!("ALTER TABLE t ADD COLUMN {word} INT"),
