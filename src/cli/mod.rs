@@ -18,7 +18,9 @@ use model::Error;
 pub use common::ConnectArgs;
 pub use import::ImportArgs;
 pub use output::Format;
-pub use serve_args::{BenchArgs, BenchCommand, DemoArgs, ServeArgs, TopicKindArg, WriteMode, WriteOrder};
+pub use serve_args::{
+    BenchArgs, BenchCommand, DemoArgs, Role, ServeArgs, TopicKindArg, WriteMode, WriteOrder,
+};
 pub use sql::SqlArgs;
 pub use subscribe::SubscribeArgs;
 pub use wal::WalArgs;
@@ -111,7 +113,7 @@ async fn run(command: Command) -> model::Result<ExitCode> {
     match command {
         Command::Serve(args) => crate::server::serve::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Sql(args) => sql::run(args).await,
-        Command::Subscribe(args) => subscribe::run(args).await.map(|()| ExitCode::SUCCESS),
+        Command::Subscribe(args) => subscribe::run(args).await,
         Command::Import(args) => import::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Demo(args) => crate::demo::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => crate::bench::run(args).await.map(|()| ExitCode::SUCCESS),
@@ -175,6 +177,8 @@ mod tests {
     #[test]
     fn wrong_use_is_told() {
         for line in [
+            "serve --roles foo",
+            "serve --roles all,foo",
             "sql -s a -f b",
             "sql -o xml",
             "subscribe t",

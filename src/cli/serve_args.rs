@@ -27,9 +27,16 @@ pub struct ServeArgs {
     /// Show the settings in force, each with its source, and exit
     #[arg(long)]
     pub print_config: bool,
-    /// What this node does; one node does all
-    #[arg(long, value_name = "ROLES", value_delimiter = ',')]
-    pub roles: Vec<String>,
+    /// What this node does; so far each node does all
+    #[arg(long, value_name = "ROLES", value_enum, value_delimiter = ',')]
+    pub roles: Vec<Role>,
+}
+
+/// What a node does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Role {
+    /// Metadata, data and clients
+    All,
 }
 
 /// `tidemark demo`.

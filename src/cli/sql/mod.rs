@@ -13,6 +13,7 @@ use model::{Code, Error, Result, Zone};
 
 use super::common::{ConnectArgs, Signals, machine_zone, parse_zone, print_error};
 use super::output::{Format, Printer};
+use super::subscribe::statement::Ended;
 use run::Runner;
 use split::statements;
 
@@ -91,7 +92,9 @@ async fn run_script(mut runner: Runner, script: &str, go_on: bool) -> Result<Exi
     let mut code = ExitCode::SUCCESS;
     for statement in statements(script) {
         match runner.execute(&statement, &mut printer).await {
-            Ok(()) => {}
+            Ok(Ended::Done) => {}
+            Ok(Ended::Faulty) if go_on => code = ExitCode::FAILURE,
+            Ok(Ended::Faulty) => return Ok(ExitCode::FAILURE),
             Err(error) if go_on && !super::common::is_broken_pipe(&error) => {
                 print_error(&error, false);
                 code = ExitCode::FAILURE;

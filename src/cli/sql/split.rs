@@ -89,6 +89,11 @@ fn end(text: &str) -> Option<End> {
 
 /// Only blanks and comments.
 fn is_blank(text: &str) -> bool {
+    without_comments(text).is_empty()
+}
+
+/// The text from its first word on. A comment that does not end stays: the server says so.
+pub(super) fn without_comments(text: &str) -> &str {
     let mut rest = text.trim_start();
     loop {
         let next = if let Some(comment) = rest.strip_prefix("--") {
@@ -96,11 +101,10 @@ fn is_blank(text: &str) -> bool {
         } else if let Some(comment) = rest.strip_prefix("/*") {
             match comment.split_once("*/") {
                 Some((_, next)) => next,
-                // The server says that it does not end.
-                None => return false,
+                None => return rest,
             }
         } else {
-            return rest.is_empty();
+            return rest;
         };
         rest = next.trim_start();
     }

@@ -51,7 +51,13 @@ struct Sight {
 }
 
 impl Core {
-    pub(super) fn new(log: Log, request: SubscribeRequest, position: Version) -> Self {
+    /// Starts at `position`; what is `skipped` before it is told with the first batch.
+    pub(super) fn new(
+        log: Log,
+        request: SubscribeRequest,
+        position: Version,
+        skipped: Option<(Version, Version)>,
+    ) -> Self {
         let reader = log.wal.reader(position);
         Self {
             log,
@@ -59,7 +65,7 @@ impl Core {
             reader,
             position,
             rest: VecDeque::new(),
-            skipped: None,
+            skipped,
             shapes: Shapes::new(),
             seen: Version(0),
         }
@@ -128,7 +134,7 @@ impl Core {
                 }
                 continue;
             }
-            match gather.add(self.request.options, shown) {
+            match gather.add(self.request.options, version, shown) {
                 Added::More => self.position = version.next(),
                 Added::Full => {
                     self.position = version.next();
@@ -156,11 +162,11 @@ impl Core {
         for (at, write) in writes.into_iter().enumerate() {
             let write = Shown::Writes(vec![write]);
             if at == 0 {
-                gather.add(options, write);
+                gather.add(options, version, write);
                 continue;
             }
             let mut one = Gather::default();
-            one.add(options, write);
+            one.add(options, version, write);
             let mut range = self.range(sight.end);
             range.position = if at == last { version.next() } else { version };
             self.rest.push_back(one.finish(&sight.topic, options, &self.log.state, begin, range)?);

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 
 pub(crate) use compiled::TopicCache;
 pub use types::{
-    Batch, BatchKind, Block, BlockSchema, OffsetReset, Range, Read, ReadOptions, SubscribeRequest,
+    Batch, BatchKind, Block, BlockSchema, OffsetReset, Range, Read, ReadOptions, RecordRun, SubscribeRequest,
 };
 
 use self::core::{Core, Log};
@@ -41,11 +41,11 @@ pub struct Subscription {
 
 impl Subscription {
     pub(crate) async fn open(vnode: Arc<Vnode>, request: SubscribeRequest) -> Result<Self> {
-        let position = resolve(&vnode, &request).await?;
+        let Start { position, skipped } = resolve(&vnode, &request).await?;
         let log =
             Log { wal: vnode.group.log(), state: Arc::clone(&vnode.state), clock: Arc::clone(&vnode.clock) };
         let (applied, closing) = (vnode.group.applied(), vnode.closing.subscribe());
-        Ok(Self { vnode, core: Core::new(log, request, position), applied, closing })
+        Ok(Self { vnode, core: Core::new(log, request, position, skipped), applied, closing })
     }
 
     /// Next version to read.
@@ -100,8 +100,24 @@ impl fmt::Debug for Subscription {
     }
 }
 
-/// Where a reader starts (tmq.md 3.2).
-async fn resolve(vnode: &Vnode, request: &SubscribeRequest) -> Result<Version> {
+/// Number of a log's first record, whether it is still there or not.
+const FIRST_VERSION: Version = Version(0);
+
+/// Where a reader starts.
+struct Start {
+    position: Version,
+    /// What retention took before it, the second not included, of all that the reader asked for.
+    skipped: Option<(Version, Version)>,
+}
+
+impl Start {
+    const fn at(position: Version) -> Self {
+        Self { position, skipped: None }
+    }
+}
+
+/// Finds it (tmq.md 3.2).
+async fn resolve(vnode: &Vnode, request: &SubscribeRequest) -> Result<Start> {
     let known = {
         let state = vnode.state.read();
         core::check_owner(&state, request)?;
@@ -113,12 +129,16 @@ async fn resolve(vnode: &Vnode, request: &SubscribeRequest) -> Result<Version> {
             .or_else(|| held.and_then(|held| held.start).filter(|_| is_latest(request)))
     };
     if let Some(known) = known {
-        return Ok(known);
+        return Ok(Start::at(known));
     }
     match request.reset {
         OffsetReset::None => Err(Error::of(Code::NoCommittedOffset)),
-        OffsetReset::Earliest => Ok(vnode.positions().retained),
-        OffsetReset::Latest => remember_latest(vnode, request).await,
+        OffsetReset::Earliest => {
+            let position = vnode.positions().retained;
+            let skipped = (position > FIRST_VERSION).then_some((FIRST_VERSION, position));
+            Ok(Start { position, skipped })
+        }
+        OffsetReset::Latest => Ok(Start::at(remember_latest(vnode, request).await?)),
     }
 }
 
