@@ -6,14 +6,17 @@
 
 mod assignment;
 mod bad_input;
+mod bench;
 mod command_line;
 mod crash;
 mod damage;
 mod examples;
 mod full_disk;
+mod import;
 mod lifecycle;
 mod offsets;
 mod push;
 mod real_input;
 mod replay;
+mod subscribe_command;
 mod support;
