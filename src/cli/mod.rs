@@ -30,8 +30,8 @@ pub use wal::WalArgs;
 #[command(name = "tidemark", version, disable_help_flag = true, disable_help_subcommand = true)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(
-    after_help = "New here? `tidemark demo` tells the whole story in a minute; `tidemark serve` starts a server, \
-                        `tidemark sql` talks to it."
+    after_help = "New here? `tidemark demo` tells the whole story in a minute; `tidemark serve` starts a server,\n\
+                        `tidemark sql` talks to it. Exit status: 0 success, 1 a failed job, 2 wrong use."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -141,13 +141,29 @@ mod tests {
         let cli = parse("tidemark sql -h db:7000 -u ann -p secret -d power").unwrap();
         let Command::Sql(args) = cli.command else { panic!("not sql") };
         assert_eq!((args.connect.host.as_str(), args.connect.user.as_str()), ("db:7000", "ann"));
-        for command in
-            ["", "serve", "sql", "subscribe", "import", "demo", "bench", "bench write", "wal", "wal verify"]
-        {
+        for command in [
+            "",
+            "serve",
+            "sql",
+            "subscribe",
+            "import",
+            "demo",
+            "bench",
+            "bench write",
+            "bench consume",
+            "bench latency",
+            "bench query",
+            "wal",
+            "wal verify",
+            "wal dump",
+            "wal repair",
+        ] {
             let error = parse(&format!("tidemark {command} --help")).unwrap_err();
             assert_eq!(error.exit_code(), 0, "{command}: {error}");
             let text = error.to_string();
             assert!(text.contains("Usage: tidemark"), "{command}: {text}");
+            let long = text.lines().find(|line| line.chars().count() > 120);
+            assert_eq!(long, None, "{command}: too wide for a terminal");
         }
     }
 

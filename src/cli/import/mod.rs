@@ -32,11 +32,11 @@ pub enum OnError {
 /// `tidemark import`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Creates the database, the table and the children if they are missing: whole numbers become BIGINT, \
-                        other numbers DOUBLE, the rest VARCHAR. Where an instant repeats in a table, the later line \
-                        wins; the end tells how many did so in a new table.\n\n\
-                        Times are written (2026-01-31 12:00:00.5, with or without offset), or numbers since 1970 whose \
-                        digits tell seconds, ms, us or ns; other numbers are ticks of the database. A time with more \
+    after_help = "Creates the database, the table and the children if they are missing: whole numbers become BIGINT,\n\
+                        other numbers DOUBLE, the rest VARCHAR. Where an instant repeats in a table, the later line\n\
+                        wins; `repeats=N` tells how many did so in a new table.\n\n\
+                        Times are written (2026-01-31 12:00:00.5, with or without offset), or numbers since 1970 whose\n\
+                        digits tell seconds, ms, us or ns; other numbers are ticks of the database. A time with more\n\
                         digits than the database's precision is a bad line, never cut.\n\n\
                         tidemark import sensor.csv --into plant.sensor\n\
                         tidemark import log.tsv --into plant.log --delimiter tab --ts at --precision us\n\
@@ -49,7 +49,7 @@ pub struct ImportArgs {
     /// Where rows go: a table, or with --tags a super table
     #[arg(long, value_name = "DB.TABLE", value_parser = parse_into)]
     pub into: Into,
-    /// Column with the time [default: the first that reads as one, else the first of numbers since 1970]
+    /// Column with the time [default: the first of written times, else of numbers since 1970]
     #[arg(long, value_name = "COL")]
     pub ts: Option<String>,
     /// Columns that tell the devices apart and become tags
@@ -61,7 +61,7 @@ pub struct ImportArgs {
     /// What parts the cells: one character, or `tab`
     #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, default_value = ",")]
     pub delimiter: u8,
-    /// Precision of the database, where it is created: ms, us or ns [default: what holds every digit of the times]
+    /// Precision of a database that is created: ms, us or ns [default: what holds all digits]
     #[arg(long, value_name = "PRECISION", value_parser = parse_precision)]
     pub precision: Option<Precision>,
     /// Text that means NULL, beside the empty cell

@@ -39,12 +39,12 @@ pub enum Commit {
 /// `tidemark subscribe`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Ends at --limit, at --timeout, or with Ctrl-C or SIGTERM, after a commit unless --commit never or \
-                        --replay says otherwise. Messages are committed whole: what the last one holds beyond --limit \
-                        is not shown to the group again.\n\n\
-                        JSON: {\"topic\":..,\"vgroup\":..,\"version\":..,\"row\":{..}}. The version is that of the log \
-                        record that holds the row: rows of one write to one vgroup share it, and it only grows within a \
-                        vgroup. Where the log no longer holds what comes next, a line \
+    after_help = "Ends at --limit, at --timeout, or with Ctrl-C or SIGTERM; then commits, unless --commit never or\n\
+                        --replay says otherwise, and leaves the group. Messages are committed whole: what the last one\n\
+                        holds beyond --limit is not shown to the group again.\n\n\
+                        JSON: {\"topic\":..,\"vgroup\":..,\"version\":..,\"row\":{..}}. The version is the position of the\n\
+                        log record that holds the row: rows of one write to one vgroup share it, and it grows within a\n\
+                        vgroup. Where the log no longer holds what comes next, a line\n\
                         {..,\"skipped\":{\"from\":6,\"to\":10}} tells which records are gone, both ends included.\n\n\
                         tidemark subscribe alarms -g mail --from earliest --limit 10\n\
                         tidemark subscribe alarms -g look --commit never -o table\n\
@@ -60,14 +60,13 @@ pub struct SubscribeArgs {
     /// Where a group without a committed offset starts [default: latest]
     #[arg(long, value_enum)]
     pub from: Option<From>,
-    /// Show rows with the pauses of the original writes (query topics). Never commits: each run starts by --from
+    /// Show rows with the pauses of the original writes (query topics); never commits
     #[arg(long)]
     pub replay: bool,
     /// End after this many rows
     #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
-    /// End when nothing came for this long, such as 10s. Pauses of --replay, and a backlog that is still being read, do not
-    /// count
+    /// End when nothing came for this long, such as 10s; pauses of --replay do not count
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub timeout: Option<Duration>,
     /// How rows are printed

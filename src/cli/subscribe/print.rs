@@ -12,7 +12,7 @@ use crate::cli::output::{Format, Printer, json_row, json_string, unique_names};
 /// How rows are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum RowFormat {
-    /// One object a line: topic, vgroup, version of the log record that the row is from, table where the topic has several
+    /// One object a line and row, see below
     #[default]
     Json,
     /// Values only; a header whenever the columns are others
