@@ -583,7 +583,8 @@ impl State {
             let position = part.position.map(|at| u64::try_from(at).unwrap_or(0).max(read));
             // The range is that of the latest answer: a position sought since may lie at its end, never behind.
             let end = part.log.map_or(0, |log| log.end).max(position.unwrap_or(0));
-            v1::Progress { topic: key.topic, vgroup: key.vgroup, position, end, rows: part.rows }
+            let (rows, epoch) = (part.rows, part.epoch);
+            v1::Progress { topic: key.topic, vgroup: key.vgroup, position, end, rows, epoch }
         });
         v1::HeartbeatRequest { consumer, polled, progress: progress.collect() }
     }
