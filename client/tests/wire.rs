@@ -228,6 +228,8 @@ fn message(generation: u64, version: u64, end: u64) -> Event {
         blocks: vec![v1::RowBlock { table: String::new(), schema: 1, rows: 1, frame: frame.into() }],
         log_first: 1,
         log_end: end,
+        record_versions: vec![version],
+        record_rows: vec![1],
         ..Default::default()
     })
 }

@@ -6,7 +6,7 @@ use client::{Connection, ConsumerConfig};
 use model::{Error, Result};
 
 use super::report::{Report, float, now};
-use super::target::{DATABASE, Target, fresh_database};
+use super::target::{DATABASE, ROW_BYTES, Target, fresh_database};
 use super::write::{Load, write_all};
 use crate::cli::{TopicKindArg, WriteMode, WriteOrder};
 
@@ -35,21 +35,27 @@ pub(super) async fn run(
     let log_bytes = target.disk_bytes().map(|bytes| bytes.log);
     let cpu_before = target.cpu_seconds();
     let started = now();
-    let (counted, values) = read_all(target, consumers.max(1), load.total()).await?;
+    let (counted, mut times) = read_all(target, consumers.max(1), load.total()).await?;
     let seconds = started.elapsed().as_secs_f64();
     let cpu = target.cpu_seconds().zip(cpu_before).map(|(after, before)| after - before);
     let mut report = Report::default();
-    report.put("benchmark", "consume");
-    report.put("kind", format!("{kind:?}").to_lowercase());
-    report.put("consumers", consumers);
-    report.put("rows", counted);
-    report.put("batch", batch);
-    report.put("seconds", seconds);
-    report.put("rows_per_s", float(counted) / seconds);
-    report.put("mb_per_s", float(values) / 1e6 / seconds);
-    report.put("log_mb_per_s", log_bytes.map(|bytes| float(bytes) / 1e6 / seconds));
-    report.put("server_cpu_s_per_mrow", cpu.map(|cpu| cpu / float(counted) * 1e6));
-    report.put_times("ping_", &mut target.ping_times().await?);
+    report.asked("benchmark", "consume");
+    report.asked("kind", format!("{kind:?}").to_lowercase());
+    report.asked("consumers", consumers);
+    report.asked("rows_asked", rows);
+    report.asked("batch", batch);
+    report.measured("rows", counted);
+    report.measured("seconds", seconds);
+    report.measured("rows_per_s", float(counted) / seconds);
+    report.measured("mb_per_s", float(counted * ROW_BYTES) / 1e6 / seconds);
+    // Of a poll that brought a message.
+    report.measured_times(&mut times);
+    let file_bytes = target.flushed_bytes(&connection).await?;
+    report.measured("bytes_per_row", file_bytes.map(|bytes| float(bytes) / float(load.total())));
+    report.measured("log_bytes_per_row", log_bytes.map(|bytes| float(bytes) / float(load.total())));
+    report.measured("log_mb_per_s", log_bytes.map(|bytes| float(bytes) / 1e6 / seconds));
+    report.measured("server_cpu_s_per_mrow", cpu.map(|cpu| cpu / float(counted) * 1e6));
+    report.reference_times("ping_", &mut target.ping_times().await?);
     Ok(report)
 }
 
@@ -64,8 +70,8 @@ pub(super) async fn create_topic(connection: &Connection, kind: TopicKindArg) ->
     Ok(())
 }
 
-/// Reads until all rows have come; rows and the bytes of their values.
-async fn read_all(target: &Target, consumers: u32, rows: u64) -> Result<(u64, u64)> {
+/// Reads until all rows have come; rows, and how long each poll took that brought some.
+async fn read_all(target: &Target, consumers: u32, rows: u64) -> Result<(u64, Vec<Duration>)> {
     let counted = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
     let mut tasks = Vec::new();
     for _ in 0..consumers {
@@ -73,28 +79,31 @@ async fn read_all(target: &Target, consumers: u32, rows: u64) -> Result<(u64, u6
         let counted = counted.clone();
         tasks.push(tokio::spawn(async move { read(&connection, &counted, rows).await }));
     }
-    let mut values = 0;
+    let mut times = Vec::new();
     for task in tasks {
-        values += task.await.map_err(Error::internal)??;
+        times.extend(task.await.map_err(Error::internal)??);
     }
-    Ok((counted.load(std::sync::atomic::Ordering::Relaxed), values))
+    Ok((counted.load(std::sync::atomic::Ordering::Relaxed), times))
 }
 
-async fn read(connection: &Connection, counted: &std::sync::atomic::AtomicU64, rows: u64) -> Result<u64> {
+async fn read(
+    connection: &Connection,
+    counted: &std::sync::atomic::AtomicU64,
+    rows: u64,
+) -> Result<Vec<Duration>> {
     use std::sync::atomic::Ordering;
     let config =
         ConsumerConfig::new("bench").with("auto.offset.reset", "earliest").map_err(Error::internal)?;
     let consumer = connection.consumer(config)?;
     consumer.subscribe([DATABASE]).await?;
-    let mut values = 0;
+    let mut times = Vec::new();
     while counted.load(Ordering::Relaxed) < rows {
         // Short: another consumer may be the one that gets the last message.
+        let started = now();
         let Some(message) = consumer.poll(Duration::from_millis(200)).await? else { continue };
-        for block in message.blocks() {
-            values += u64::try_from(block.batch().get_array_memory_size()).unwrap_or(0);
-        }
+        times.push(started.elapsed());
         counted.fetch_add(u64::try_from(message.rows_len()).unwrap_or(0), Ordering::Relaxed);
     }
     consumer.close().await?;
-    Ok(values)
+    Ok(times)
 }

@@ -9,8 +9,9 @@ use model::{Error, Result};
 use parking_lot::Mutex;
 
 use super::consume::create_topic;
-use super::report::{Report, now};
-use super::target::{DATABASE, Target, fresh_database};
+use super::report::{Report, float, now};
+use super::target::{DATABASE, ROW_BYTES, Target, fresh_database};
+use super::values::Meters;
 use crate::cli::TopicKindArg;
 
 /// Poll timeout: a latency of a queue is only told with it.
@@ -33,8 +34,9 @@ pub(super) async fn run(target: &Target, rate: u64, seconds: u64, kind: TopicKin
     let total = WARM_UP + rate.max(1) * seconds;
     let sent: Arc<Mutex<HashMap<i64, Instant>>> = Arc::default();
     let writing = tokio::spawn(write(target.connect().await?, rate.max(1), total, Arc::clone(&sent)));
+    let (started, cpu_before) = (now(), target.cpu_seconds());
     let mut times = Vec::new();
-    let mut seen = 0;
+    let mut seen = 0_u64;
     while seen < total {
         let Some(message) = consumer.poll(POLL).await? else {
             if writing.is_finished() {
@@ -52,16 +54,30 @@ pub(super) async fn run(target: &Target, rate: u64, seconds: u64, kind: TopicKin
             }
         }
     }
+    let took = started.elapsed().as_secs_f64();
+    let cpu = target.cpu_seconds().zip(cpu_before).map(|(after, before)| after - before);
     writing.await.map_err(Error::internal)??;
     consumer.close().await?;
+    let log_bytes = target.disk_bytes().map(|bytes| bytes.log);
+    let file_bytes = target.flushed_bytes(&connection).await?;
+    let rows = float(seen);
     let mut report = Report::default();
-    report.put("benchmark", "latency");
-    report.put("kind", format!("{kind:?}").to_lowercase());
-    report.put("rate", rate);
-    report.put("rows", u64::try_from(times.len()).unwrap_or(0));
-    report.put("poll_timeout_ms", u64::try_from(POLL.as_millis()).unwrap_or(0));
-    report.put_times("", &mut times);
-    report.put_times("ping_", &mut target.ping_times().await?);
+    report.asked("benchmark", "latency");
+    report.asked("kind", format!("{kind:?}").to_lowercase());
+    report.asked("rate", rate);
+    report.asked("seconds_asked", seconds);
+    report.asked("poll_timeout_ms", u64::try_from(POLL.as_millis()).unwrap_or(0));
+    // Those that warm up are written and delivered, but not timed.
+    report.measured("rows", seen);
+    report.measured("rows_timed", u64::try_from(times.len()).unwrap_or(0));
+    report.measured("seconds", took);
+    report.measured("rows_per_s", rows / took);
+    report.measured("mb_per_s", rows * float(ROW_BYTES) / 1e6 / took);
+    report.measured_times(&mut times);
+    report.measured("bytes_per_row", file_bytes.map(|bytes| float(bytes) / rows));
+    report.measured("log_bytes_per_row", log_bytes.map(|bytes| float(bytes) / rows));
+    report.measured("server_cpu_s_per_mrow", cpu.map(|cpu| cpu / rows * 1e6));
+    report.reference_times("ping_", &mut target.ping_times().await?);
     Ok(report)
 }
 
@@ -74,16 +90,18 @@ async fn write(
 ) -> Result<()> {
     let writer = connection.writer(DATABASE, "meters").await?;
     let mut ticks = tokio::time::interval(Duration::from_secs(1) / u32::try_from(rate).unwrap_or(u32::MAX));
+    let mut meters = Meters::default();
     for n in 0..i64::try_from(total).unwrap_or(i64::MAX) {
         ticks.tick().await;
         let ts = 1_700_000_000_000 + n;
         let mut batch = writer.batch()?;
         let table = batch.table("d0")?;
+        let Some(reading) = meters.read(0).next() else { break };
         let row = [
             client::Value::Timestamp(ts),
-            client::Value::Float(1.5),
-            client::Value::Int(221),
-            client::Value::Float(0.5),
+            client::Value::Float(reading.current),
+            client::Value::Int(reading.voltage.into()),
+            client::Value::Float(reading.phase),
         ];
         batch.push(table, &row)?;
         sent.lock().insert(ts, now());

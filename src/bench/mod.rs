@@ -5,6 +5,7 @@ mod latency;
 mod query;
 mod report;
 mod target;
+mod values;
 mod write;
 
 use model::Result;

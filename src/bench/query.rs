@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use model::Result;
 
-use super::report::{Report, now};
+use super::report::{Report, float, now};
 use super::target::{DATABASE, Target, fresh_database};
 use super::write::{Load, write_all};
 use crate::cli::{WriteMode, WriteOrder};
@@ -24,11 +24,17 @@ pub(super) async fn run(target: &Target, tables: u64, rows: u64) -> Result<Repor
         order: WriteOrder::Device,
     };
     write_all(target, load).await?;
-    connection.sql(&format!("FLUSH DATABASE {DATABASE}")).await?.rows().await?;
+    let log_bytes = target.disk_bytes().map(|bytes| bytes.log);
+    let file_bytes = target.flushed_bytes(&connection).await?;
+    let cpu_before = target.cpu_seconds();
+    let (begun, mut asked) = (now(), 0_u64);
+    let mut all = Vec::new();
     let mut report = Report::default();
-    report.put("benchmark", "query");
-    report.put("tables", tables);
-    report.put("rows", load.total());
+    report.asked("benchmark", "query");
+    report.asked("tables", tables);
+    report.asked("rows_per_table", rows);
+    report.asked("runs", u64::try_from(RUNS).unwrap_or(0));
+    report.measured("rows", load.total());
     let meters = format!("{DATABASE}.meters");
     let queries = [
         ("count_avg_max_ms", format!("SELECT COUNT(*), AVG(current), MAX(voltage) FROM {meters}")),
@@ -44,13 +50,24 @@ pub(super) async fn run(target: &Target, tables: u64, rows: u64) -> Result<Repor
         for run in 0..=RUNS {
             let started = now();
             connection.sql(&sql).await?.rows().await?;
+            asked += 1;
             if run > 0 {
                 times.push(started.elapsed());
             }
         }
         times.sort_unstable();
-        report.put(name, times.get(RUNS / 2).map(Duration::as_secs_f64).map(|s| s * 1e3));
+        report.measured(name, times.get(RUNS / 2).map(Duration::as_secs_f64).map(|s| s * 1e3));
+        all.append(&mut times);
     }
-    report.put_times("ping_", &mut target.ping_times().await?);
+    let cpu = target.cpu_seconds().zip(cpu_before).map(|(after, before)| after - before);
+    report.measured("queries", asked);
+    report.measured("seconds", begun.elapsed().as_secs_f64());
+    // Over all queries alike.
+    report.measured_times(&mut all);
+    let per_row = |bytes: Option<u64>| bytes.map(|bytes| float(bytes) / float(load.total()));
+    report.measured("bytes_per_row", per_row(file_bytes));
+    report.measured("log_bytes_per_row", per_row(log_bytes));
+    report.measured("server_cpu_s_per_query", cpu.map(|cpu| cpu / float(asked)));
+    report.reference_times("ping_", &mut target.ping_times().await?);
     Ok(report)
 }

@@ -13,6 +13,8 @@ use crate::cli::BenchArgs;
 
 /// Database and topic of all benchmarks, made anew by each. Nobody else's has this name.
 pub(super) const DATABASE: &str = "tidemark_bench";
+/// Bytes of a row's values: timestamp, two floats, an int.
+pub(super) const ROW_BYTES: u64 = 8 + 4 + 4 + 4;
 /// Round trips of the reference.
 const PINGS: usize = 2_000;
 
@@ -57,6 +59,12 @@ impl Target {
         Some(bytes)
     }
 
+    /// Flushes what was written to data files; the bytes that those of our own server take then.
+    pub(super) async fn flushed_bytes(&self, connection: &Connection) -> Result<Option<u64>> {
+        connection.sql(&format!("FLUSH DATABASE {DATABASE}")).await?.rows().await?;
+        Ok(self.disk_bytes().map(|bytes| bytes.files))
+    }
+
     /// Kills our own server without farewell and starts it again; how long until it was ready.
     pub(super) fn crash_and_restart(&mut self) -> Result<Option<Duration>> {
         let Some((server, dir)) = &mut self.embedded else { return Ok(None) };
@@ -83,7 +91,9 @@ impl Target {
 /// What a server's shards take on disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DiskBytes {
+    /// Segments and their indexes.
     pub(super) log: u64,
+    /// Data files: rows, and nothing else.
     pub(super) files: u64,
 }
 
@@ -96,7 +106,9 @@ fn count(folder: &Path, bytes: &mut DiskBytes) {
         let length = path.metadata().map_or(0, |m| m.len());
         match path.extension().and_then(|e| e.to_str()) {
             Some("log" | "idx") => bytes.log += length,
-            _ => bytes.files += length,
+            Some("parquet") => bytes.files += length,
+            // The checkpoint store and its like do not grow with rows.
+            _ => {}
         }
     }
 }

@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{ArrayRef, Float32Array, Int32Array, TimestampMillisecondArray};
 use client::{Connection, Value, Writer};
 use model::{Error, Result};
 
 use super::report::{Report, float, now};
-use super::target::{DATABASE, Target, file_write_mb_s, fresh_database};
+use super::target::{DATABASE, ROW_BYTES, Target, file_write_mb_s, fresh_database};
+use super::values::{Meters, Reading};
 use crate::cli::{WriteMode, WriteOrder};
 
 /// First instant, and the pause between two of one table.
@@ -42,35 +44,47 @@ pub(super) async fn run(target: &mut Target, load: Load) -> Result<Report> {
     fresh_database(&connection, "VGROUPS 2").await?;
     create_tables(&connection, load.tables).await?;
     let cpu_before = target.cpu_seconds();
-    let seconds = write_all(target, load).await?;
+    let Written { seconds, mut times } = write_all(target, load).await?;
     let cpu = target.cpu_seconds().zip(cpu_before).map(|(after, before)| after - before);
     let log_bytes = target.disk_bytes().map(|bytes| bytes.log);
     // Killed with all of it in the log, unless it was too much for memory.
     let restart = target.crash_and_restart()?;
-    connection.sql(&format!("FLUSH DATABASE {DATABASE}")).await?.rows().await?;
-    let file_bytes = target.disk_bytes().map(|bytes| bytes.files);
+    let file_bytes = target.flushed_bytes(&connection).await?;
     let rows = float(load.total());
     let mut report = Report::default();
-    report.put("benchmark", "write");
-    report.put("mode", format!("{:?}", load.mode).to_lowercase());
-    report.put("order", format!("{:?}", load.order).to_lowercase());
-    report.put("tables", load.tables);
-    report.put("rows", load.total());
-    report.put("batch", load.batch);
-    report.put("clients", load.clients);
-    report.put("seconds", seconds);
-    report.put("rows_per_s", rows / seconds);
-    report.put("log_bytes_per_row", log_bytes.map(|bytes| float(bytes) / rows));
-    report.put("bytes_per_row", file_bytes.map(|bytes| float(bytes) / rows));
-    report.put("server_cpu_s_per_mrow", cpu.map(|cpu| cpu / rows * 1e6));
-    report.put("restart_after_kill_s", restart.map(|time| time.as_secs_f64()));
-    report.put("log_mb_per_s", log_bytes.map(|bytes| float(bytes) / 1e6 / seconds));
-    report.put("reference_file_mb_per_s", file_write_mb_s(log_bytes.unwrap_or(0))?);
+    report.asked("benchmark", "write");
+    report.asked("mode", format!("{:?}", load.mode).to_lowercase());
+    report.asked("order", format!("{:?}", load.order).to_lowercase());
+    report.asked("tables", load.tables);
+    report.asked("rows_per_table", load.rows);
+    report.asked("batch", load.batch);
+    report.asked("clients", load.clients);
+    report.measured("rows", load.total());
+    report.measured("seconds", seconds);
+    report.measured("rows_per_s", rows / seconds);
+    report.measured("mb_per_s", rows * float(ROW_BYTES) / 1e6 / seconds);
+    // Of a statement; the columnar writer has many writes under way, none of which is waited for.
+    report.measured_times(&mut times);
+    report.measured("bytes_per_row", file_bytes.map(|bytes| float(bytes) / rows));
+    report.measured("log_bytes_per_row", log_bytes.map(|bytes| float(bytes) / rows));
+    report.measured("log_mb_per_s", log_bytes.map(|bytes| float(bytes) / 1e6 / seconds));
+    report.measured("server_cpu_s_per_mrow", cpu.map(|cpu| cpu / rows * 1e6));
+    report.measured("restart_after_kill_s", restart.map(|time| time.as_secs_f64()));
+    report.reference("file_mb_per_s", file_write_mb_s(log_bytes.unwrap_or(0))?);
+    report.reference_times("ping_", &mut target.ping_times().await?);
     Ok(report)
 }
 
-/// Writes everything with as many connections as asked; seconds it took.
-pub(super) async fn write_all(target: &Target, load: Load) -> Result<f64> {
+/// How long writing took.
+pub(super) struct Written {
+    /// All of it.
+    pub(super) seconds: f64,
+    /// Each statement, in SQL mode.
+    pub(super) times: Vec<Duration>,
+}
+
+/// Writes everything with as many connections as asked.
+pub(super) async fn write_all(target: &Target, load: Load) -> Result<Written> {
     let clients = u64::from(load.clients.max(1));
     let mut tasks = Vec::new();
     let mut connections = Vec::new();
@@ -82,15 +96,16 @@ pub(super) async fn write_all(target: &Target, load: Load) -> Result<f64> {
         let runs = writes_of(load, client, clients);
         tasks.push(tokio::spawn(async move {
             match load.mode {
-                WriteMode::Columnar => write_columns(&connection, runs).await,
+                WriteMode::Columnar => write_columns(&connection, runs).await.map(|()| Vec::new()),
                 WriteMode::Sql => write_sql(&connection, runs).await,
             }
         }));
     }
+    let mut times = Vec::new();
     for task in tasks {
-        task.await.map_err(Error::internal)??;
+        times.extend(task.await.map_err(Error::internal)??);
     }
-    Ok(started.elapsed().as_secs_f64())
+    Ok(Written { seconds: started.elapsed().as_secs_f64(), times })
 }
 
 async fn create_tables(connection: &Connection, tables: u64) -> Result<()> {
@@ -151,19 +166,14 @@ fn instant(row: u64) -> i64 {
     FIRST_MS + i64::try_from(row).unwrap_or(0) * STEP_MS
 }
 
-/// Values of a row: made up, compressible as a meter's are.
-fn reading(table: u64, row: u64) -> (f32, i32, f32) {
-    let step = (table.wrapping_mul(31) + row.wrapping_mul(7)) % 400;
-    (8.0 + step as f32 / 50.0, 200 + (step % 40) as i32, step as f32 / 1_000.0)
-}
-
 async fn write_columns(connection: &Connection, writes: Vec<Vec<Run>>) -> Result<()> {
     let writer: Writer = connection.writer(DATABASE, "meters").await?;
+    let mut meters = Meters::default();
     for runs in writes {
         let mut batch = writer.batch()?;
         for (table, first, rows) in runs {
             let child = batch.child(&format!("d{table}"), &[Value::Int(0), Value::Text(String::new())])?;
-            batch.push_arrays(child, &arrays(table, first, rows))?;
+            batch.push_arrays(child, &arrays(&mut meters, table, first, rows))?;
         }
         writer.write(batch).await?;
     }
@@ -171,29 +181,34 @@ async fn write_columns(connection: &Connection, writes: Vec<Vec<Run>>) -> Result
     Ok(())
 }
 
-fn arrays(table: u64, first: u64, rows: u64) -> [ArrayRef; 4] {
-    let range = first..first + rows;
+fn arrays(meters: &mut Meters, table: u64, first: u64, rows: u64) -> [ArrayRef; 4] {
+    let count = usize::try_from(rows).unwrap_or(usize::MAX);
+    let readings: Vec<Reading> = meters.read(table).take(count).collect();
     [
-        Arc::new(TimestampMillisecondArray::from_iter_values(range.clone().map(instant))),
-        Arc::new(Float32Array::from_iter_values(range.clone().map(|row| reading(table, row).0))),
-        Arc::new(Int32Array::from_iter_values(range.clone().map(|row| reading(table, row).1))),
-        Arc::new(Float32Array::from_iter_values(range.map(|row| reading(table, row).2))),
+        Arc::new(TimestampMillisecondArray::from_iter_values((first..first + rows).map(instant))),
+        Arc::new(Float32Array::from_iter_values(readings.iter().map(|reading| reading.current))),
+        Arc::new(Int32Array::from_iter_values(readings.iter().map(|reading| reading.voltage))),
+        Arc::new(Float32Array::from_iter_values(readings.iter().map(|reading| reading.phase))),
     ]
 }
 
-async fn write_sql(connection: &Connection, writes: Vec<Vec<Run>>) -> Result<()> {
+async fn write_sql(connection: &Connection, writes: Vec<Vec<Run>>) -> Result<Vec<Duration>> {
+    let mut meters = Meters::default();
+    let mut times = Vec::with_capacity(writes.len());
     for runs in writes {
         let mut sql = String::from("INSERT INTO");
         for (table, first, rows) in runs {
             let _ = write!(sql, " {DATABASE}.d{table} VALUES");
-            for row in first..first + rows {
-                let (current, voltage, phase) = reading(table, row);
+            for (row, reading) in (first..first + rows).zip(meters.read(table)) {
+                let Reading { current, voltage, phase } = reading;
                 let _ = write!(sql, " ({},{current},{voltage},{phase})", instant(row));
             }
         }
+        let started = now();
         connection.sql(&sql).await?.rows().await?;
+        times.push(started.elapsed());
     }
-    Ok(())
+    Ok(times)
 }
 
 #[cfg(test)]

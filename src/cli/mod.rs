@@ -18,7 +18,9 @@ use model::Error;
 pub use common::ConnectArgs;
 pub use import::ImportArgs;
 pub use output::Format;
-pub use serve_args::{BenchArgs, BenchCommand, DemoArgs, ServeArgs, TopicKindArg, WriteMode, WriteOrder};
+pub use serve_args::{
+    BenchArgs, BenchCommand, DemoArgs, Role, ServeArgs, TopicKindArg, WriteMode, WriteOrder,
+};
 pub use sql::SqlArgs;
 pub use subscribe::SubscribeArgs;
 pub use wal::WalArgs;
@@ -28,8 +30,8 @@ pub use wal::WalArgs;
 #[command(name = "tidemark", version, disable_help_flag = true, disable_help_subcommand = true)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(
-    after_help = "New here? `tidemark demo` tells the whole story in a minute; `tidemark serve` starts a server, \
-                        `tidemark sql` talks to it."
+    after_help = "New here? `tidemark demo` tells the whole story in a minute; `tidemark serve` starts a server,\n\
+                        `tidemark sql` talks to it. Exit status: 0 success, 1 a failed job, 2 wrong use."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -109,7 +111,7 @@ async fn run(command: Command) -> model::Result<ExitCode> {
     match command {
         Command::Serve(args) => crate::server::serve::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Sql(args) => sql::run(args).await,
-        Command::Subscribe(args) => subscribe::run(args).await.map(|()| ExitCode::SUCCESS),
+        Command::Subscribe(args) => subscribe::run(args).await,
         Command::Import(args) => import::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Demo(args) => crate::demo::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => crate::bench::run(args).await.map(|()| ExitCode::SUCCESS),
@@ -137,13 +139,29 @@ mod tests {
         let cli = parse("tidemark sql -h db:7000 -u ann -p secret -d power").unwrap();
         let Command::Sql(args) = cli.command else { panic!("not sql") };
         assert_eq!((args.connect.host.as_str(), args.connect.user.as_str()), ("db:7000", "ann"));
-        for command in
-            ["", "serve", "sql", "subscribe", "import", "demo", "bench", "bench write", "wal", "wal verify"]
-        {
+        for command in [
+            "",
+            "serve",
+            "sql",
+            "subscribe",
+            "import",
+            "demo",
+            "bench",
+            "bench write",
+            "bench consume",
+            "bench latency",
+            "bench query",
+            "wal",
+            "wal verify",
+            "wal dump",
+            "wal repair",
+        ] {
             let error = parse(&format!("tidemark {command} --help")).unwrap_err();
             assert_eq!(error.exit_code(), 0, "{command}: {error}");
             let text = error.to_string();
             assert!(text.contains("Usage: tidemark"), "{command}: {text}");
+            let long = text.lines().find(|line| line.chars().count() > 120);
+            assert_eq!(long, None, "{command}: too wide for a terminal");
         }
     }
 
@@ -173,6 +191,8 @@ mod tests {
     #[test]
     fn wrong_use_is_told() {
         for line in [
+            "serve --roles foo",
+            "serve --roles all,foo",
             "sql -s a -f b",
             "sql -o xml",
             "subscribe t",

@@ -16,8 +16,8 @@ use super::output::json_string;
 /// `tidemark wal`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "PATH is a segment, the folder of one log, or a whole data directory, also a bare copy of one. \
-                        Exit status 0: intact; 1: damage found."
+    after_help = "PATH is a segment, the folder of one log, or a whole data directory, also a bare copy of one.\n\
+                        Verify and dump may run beside a live server. Exit status 0: intact; 1: damage found."
 )]
 pub struct WalArgs {
     /// What to do

@@ -40,6 +40,12 @@ impl DataDir {
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
+    /// Whether `path` is not a data directory yet: the next [`Self::open`] makes one of it.
+    #[must_use]
+    pub fn is_new(path: &Path) -> bool {
+        !path.join("FORMAT").exists() && !path.join("mnode").exists()
+    }
+
     /// Folder of the metadata group.
     #[must_use]
     pub fn mnode(&self) -> PathBuf {
@@ -125,7 +131,9 @@ mod tests {
     #[test]
     fn one_server_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
+        assert!(DataDir::is_new(dir.path()) && DataDir::is_new(&dir.path().join("none")));
         let first = DataDir::open(dir.path()).unwrap();
+        assert!(!DataDir::is_new(dir.path()));
         let error = DataDir::open(dir.path()).unwrap_err();
         assert_eq!(error.code(), Code::DataDirLocked);
         assert!(error.message().contains(&format!("pid={}", std::process::id())), "{error}");

@@ -48,9 +48,14 @@ impl Server {
                 .hint("stop what listens there, or choose another --grpc")
                 .caused_by(e)
         })?;
+        let is_open = !insecure && !is_loopback(grpc.ip());
+        if is_open && DataDir::is_new(data_dir) {
+            // Its root would have the default password: nothing is made to find that out.
+            return Err(Error::with(Code::InsecureListen, grpc));
+        }
         let data_dir = DataDir::open(data_dir)?;
         let engine = Engine::open(data_dir, Arc::new(SystemClock::default())).await?;
-        if !insecure && !is_loopback(grpc.ip()) && engine.mnode().root_has_default_password().await? {
+        if is_open && engine.mnode().root_has_default_password().await? {
             engine.close().await?;
             return Err(Error::with(Code::InsecureListen, grpc));
         }

@@ -130,7 +130,9 @@ async fn nothing_acknowledged_is_lost_and_nothing_committed_goes_back() {
 
     let mut floor: BTreeMap<(String, i64), u64> = BTreeMap::new();
     for round in 0..ROUNDS {
-        tokio::time::sleep(Duration::from_millis(50 + chance.below(350))).await;
+        // So far the writers get before the next kill.
+        let enough = acknowledged.lock().len() + 200 + chance.below(2_000) as usize;
+        wait_for("the writers go on", || async { acknowledged.lock().len() >= enough }).await;
         if chance.below(4) == 0 {
             query(&connection, "FLUSH DATABASE d").await;
         }

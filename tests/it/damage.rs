@@ -2,7 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::support::Server;
+use std::time::Duration;
+
+use client::Code;
+
+use crate::support::{Server, connect, consumer, query, tidemark};
 
 /// A stopped server with a vgroup whose log is whole and whose first rows are in a file.
 fn stopped() -> Server {
@@ -81,4 +85,202 @@ fn a_vote_that_is_no_vote_names_its_file() {
     std::fs::remove_file(&vote).expect("removed");
     server.start_again();
     assert!(count(&server).contains("301"));
+}
+
+/// A killed server whose only vgroup has a log of many small segments and no checkpoint; the segments, in order.
+fn with_segments() -> (Server, Vec<PathBuf>) {
+    let mut server = Server::start();
+    server.sql(
+        "CREATE DATABASE d VGROUPS 1 WAL_RETENTION_PERIOD -1 WAL_SEGMENT_SIZE 4; \
+         CREATE TABLE d.n (ts TIMESTAMP, v DOUBLE, s VARCHAR(1000)); CREATE TOPIC t AS SELECT v FROM d.n",
+    );
+    let insert = |n: i64| {
+        let text = format!("{n:03}").repeat(250);
+        format!("INSERT INTO d.n VALUES ({}, {n}, '{text}')", 1_700_000_000_000_i64 + n)
+    };
+    server.sql(&(0..25).map(insert).collect::<Vec<_>>().join("; "));
+    server.kill();
+    let segments = segments(&server);
+    assert!(segments.len() >= 4, "three sealed ones and an open one: {segments:?}");
+    (server, segments)
+}
+
+fn segments(server: &Server) -> Vec<PathBuf> {
+    let entries =
+        std::fs::read_dir(in_vnode(server, "wal")).expect("the log").flatten().map(|entry| entry.path());
+    let mut segments: Vec<_> = entries.filter(|path| path.extension().is_some_and(|e| e == "log")).collect();
+    segments.sort();
+    segments
+}
+
+/// Exit status and stdout of `tidemark wal verify`.
+fn verify(server: &Server) -> (Option<i32>, String) {
+    let output = tidemark().args(["wal", "verify"]).arg(in_vnode(server, "wal")).output().expect("it runs");
+    (output.status.code(), String::from_utf8(output.stdout).expect("UTF-8"))
+}
+
+/// Where the last whole record of the first `length` bytes of a segment ends.
+fn record_border(segment: &Path, length: usize) -> usize {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bytes = std::fs::read(segment).expect("the segment");
+    let copy = folder.path().join(segment.file_name().expect("a name"));
+    std::fs::write(&copy, &bytes[..length]).expect("written");
+    let output = tidemark().args(["wal", "verify"]).arg(folder.path()).output().expect("it runs");
+    let line = String::from_utf8(output.stdout).expect("UTF-8");
+    let border = line.split(" bytes=").nth(1).and_then(|rest| rest.split(' ').next());
+    border.and_then(|border| border.parse().ok()).expect("where the records end")
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().expect("a name").to_string_lossy().into_owned()
+}
+
+/// C073: three sealed segments, the second is cut at a record's border, cut within one, or changed in a body. Each is
+/// refused with its place; the third is neither applied over the hole nor thrown away.
+#[test]
+fn c073_a_hole_in_the_log_is_never_passed() {
+    let (mut server, before) = with_segments();
+    let second = &before[1];
+    let intact = std::fs::read(second).expect("the segment");
+    let border = record_border(second, intact.len() / 2);
+    assert!(border > 100 && border < intact.len(), "border={border}");
+    let mut changed = intact.clone();
+    changed[border + 300] ^= 0x10;
+    for (what, content) in [
+        ("at a border", &intact[..border]),
+        ("within a record", &intact[..border + 100]),
+        ("a byte", &changed[..]),
+    ] {
+        std::fs::write(second, content).expect("damaged");
+        let (status, told) = verify(&server);
+        let line = told.lines().find(|line| line.contains(&name(second))).expect("its line");
+        assert_eq!(status, Some(1), "{what}: {told}");
+        assert!(line.contains("log is damaged") && line.contains("offset="), "{what}: {line}");
+
+        server.start_again();
+        let error = server.sql_error("SELECT COUNT(*) FROM d.n");
+        let is_named =
+            ["error[0x6f01]", &name(second), "offset=", "version="].iter().all(|part| error.contains(part));
+        assert!(is_named, "{what}: {error}");
+        assert!(server.sql_error("INSERT INTO d.n VALUES (NOW, 1, 'x')").contains(&name(second)), "{what}");
+        let vgroups = server.sql("SHOW d.VGROUPS");
+        assert!(vgroups.contains("damaged") && vgroups.contains(&name(second)), "{what}: {vgroups}");
+        // The rest of the server serves.
+        assert!(
+            server.sql("CREATE DATABASE IF NOT EXISTS other VGROUPS 1; SHOW DATABASES").contains("other")
+        );
+        server.kill();
+        assert_eq!(segments(&server), before, "{what}: no segment is gone, none is new");
+        std::fs::write(second, &intact).expect("mended");
+        assert_eq!(verify(&server).0, Some(0), "{what}: nothing else was touched");
+    }
+    server.start_again();
+    assert!(server.sql("SELECT COUNT(*) FROM d.n").contains("25"), "with the file put back all is there");
+}
+
+/// C073 once the rows are in files: only consumers still need the old segment.
+#[tokio::test(flavor = "multi_thread")]
+async fn c073_damage_that_only_consumers_meet() {
+    let (mut server, before) = with_segments();
+    server.start_again();
+    server.sql("FLUSH DATABASE d");
+    server.kill();
+    let second = &before[1];
+    let border = record_border(second, std::fs::read(second).expect("the segment").len() / 2);
+    flip(second, border + 300);
+    server.start_again();
+    let connection = connect(&server).await;
+    let status = async || {
+        let rows = query(&connection, "SHOW d.VGROUPS").await;
+        let row = rows.iter().next().expect("a vgroup");
+        (row.by_name::<String>("v1_status").unwrap(), row.by_name::<Option<String>>("note").unwrap())
+    };
+    assert_eq!(status().await, ("leader".into(), None), "nobody has read there");
+    let early = consumer(&connection, "early", &[("auto.offset.reset", "earliest"), ("min.poll.rows", "1")]);
+    early.subscribe(["t"]).await.expect("subscribe");
+    let mut values = Vec::new();
+    let error = loop {
+        match early.poll(Duration::from_secs(1)).await {
+            Ok(Some(message)) => values.extend(message.rows().map(|row| row.get::<f64>(0).expect("v"))),
+            Ok(None) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(!values.is_empty() && values.len() < 25, "what is whole before the damage: {values:?}");
+    assert_eq!(error.code(), Code::Damaged);
+    let told = error.message();
+    assert!(told.contains(&name(second)) && told.contains("offset=") && told.contains("version="), "{told}");
+    assert!(error.help().contains("seek"), "{}", error.help());
+    let (shown, note) = status().await;
+    assert_eq!(shown, "damaged");
+    assert!(note.is_some_and(|note| note.contains(&name(second))));
+
+    // Rows are in files and in memory: writes, queries and consumers behind the damage go on.
+    query(&connection, "INSERT INTO d.n VALUES (NOW, 100, 'new')").await;
+    let rows = query(&connection, "SELECT COUNT(*) FROM d.n").await;
+    assert_eq!(rows.iter().next().expect("a row").get::<i64>(0).unwrap(), 26);
+    let vgroup = early.assignment("t").await.expect("assignment")[0];
+    early.seek("t", vgroup.vgroup, vgroup.end - 1).expect("seek");
+    let mut found = Vec::new();
+    while !found.contains(&100.0) {
+        match early.poll(Duration::from_secs(1)).await {
+            Ok(Some(message)) => found.extend(message.rows().map(|row| row.get::<f64>(0).expect("v"))),
+            Ok(None) => {
+                query(&connection, "INSERT INTO d.n VALUES (NOW, 100, 'again')").await.iter().for_each(drop)
+            }
+            // Told before the seek.
+            Err(error) => assert_eq!(error.code(), Code::Damaged),
+        }
+    }
+    early.close().await.expect("close");
+}
+
+/// What `tidemark serve` says of this data directory, which it must refuse.
+fn refused(server: &Server) -> String {
+    let mut serve = tidemark();
+    serve.args(["serve", "--grpc", "127.0.0.1:0", "--data-dir"]).arg(server.data_dir());
+    let output = serve.output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty(), "no ready line");
+    String::from_utf8(output.stderr).expect("UTF-8")
+}
+
+#[test]
+fn damaged_metadata_stops_the_start_with_file_and_cure() {
+    let mut server = Server::start();
+    server.sql("CREATE DATABASE d VGROUPS 1; CREATE TABLE d.n (ts TIMESTAMP, v INT); INSERT INTO d.n VALUES (NOW, 7)");
+    server.terminate();
+    let snapshot = server.data_dir().join("mnode/mnode.snapshot");
+    let intact = std::fs::read(&snapshot).expect("the snapshot");
+    for (what, content) in [
+        ("cut", &intact[..intact.len() / 2]),
+        ("empty", &[][..]),
+        ("another file", b"TMKMNODX and more text"),
+    ] {
+        std::fs::write(&snapshot, content).expect("damaged");
+        let told = refused(&server);
+        let is_told = told.contains("error[0x6f01]")
+            && told.contains("mnode/mnode.snapshot")
+            && told.contains("remove the file");
+        assert!(is_told, "{what}: {told}");
+    }
+    // The cure.
+    std::fs::remove_file(&snapshot).expect("removed");
+    server.start_again();
+    assert!(server.sql("SELECT v FROM d.n").contains('7'), "everything came back from the log");
+    server.kill();
+
+    // The log itself.
+    let folder = server.data_dir().join("mnode/wal");
+    let entries = std::fs::read_dir(&folder).expect("the log").flatten().map(|entry| entry.path());
+    let first = entries.filter(|path| path.extension().is_some_and(|e| e == "log")).min().expect("a segment");
+    let at = std::fs::read(&first).expect("the segment").len() / 3;
+    flip(&first, at);
+    let told = refused(&server);
+    assert!(
+        told.contains("error[0x6f01]")
+            && told.contains(&name(&first))
+            && told.contains("tidemark wal verify"),
+        "{told}"
+    );
 }

@@ -82,12 +82,42 @@ fn settings_and_where_they_come_from() {
 #[test]
 fn a_port_beyond_loopback_needs_a_password() {
     let dir = tempfile::tempdir().expect("a folder");
+    let data_dir = dir.path().join("data");
     let output = tidemark()
         .args(["serve", "--grpc", "0.0.0.0:0", "--data-dir"])
-        .arg(dir.path())
+        .arg(&data_dir)
         .output()
         .expect("it runs");
     assert_eq!(output.status.code(), Some(1));
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("error[0x6f08]") && stderr.contains("--insecure"), "{stderr}");
+    assert!(!data_dir.exists(), "a refused start leaves nothing behind");
+}
+
+#[test]
+fn a_taken_port_is_noticed_before_anything_is_made() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("its address").to_string();
+    let dir = tempfile::tempdir().expect("a folder");
+    let data_dir = dir.path().join("data");
+    let output = tidemark()
+        .args(["serve", "--grpc", &address, "--data-dir"])
+        .arg(&data_dir)
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains(&format!("grpc={address}")) && stderr.contains("--grpc"), "{stderr}");
+    assert!(!data_dir.exists() && output.stdout.is_empty());
+}
+
+#[test]
+fn an_unknown_role_is_wrong_use() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data_dir = dir.path().join("data");
+    let output =
+        tidemark().args(["serve", "--roles", "foo", "--data-dir"]).arg(&data_dir).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("[possible values: all]"));
+    assert!(!data_dir.exists());
 }

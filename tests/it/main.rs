@@ -6,15 +6,18 @@
 
 mod assignment;
 mod bad_input;
+mod bench;
 mod command_line;
 mod crash;
 mod damage;
 mod examples;
 mod full_disk;
+mod import;
 mod lifecycle;
 mod offsets;
 mod privileges;
 mod push;
 mod real_input;
 mod replay;
+mod subscribe_command;
 mod support;

@@ -21,7 +21,7 @@ use crate::propose::{
     StableDdl, TableChange, TopicDdl, WriteOutcome, WriteRequest,
 };
 use crate::state::VnodeState;
-use crate::subscribe::{SubscribeRequest, Subscription, TopicCache};
+use crate::subscribe::{Behind, Findings, SubscribeRequest, Subscription, TopicCache};
 
 /// Which shard, and where it lives.
 #[derive(Clone, Debug)]
@@ -115,6 +115,7 @@ pub struct Vnode {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) checkpoints: Checkpoints,
     pub(crate) topics: TopicCache,
+    pub(crate) findings: Arc<Findings>,
     /// True once the shard closes: readers that wait end.
     pub(crate) closing: watch::Sender<bool>,
     maintenance: Mutex<Option<JoinHandle<()>>>,
@@ -165,6 +166,7 @@ impl Vnode {
             clock,
             checkpoints: loaded.checkpoints,
             topics: TopicCache::default(),
+            findings: Arc::new(Findings::new(vgroup)),
             closing: watch::Sender::new(false),
             maintenance: Mutex::new(None),
             pressure: Pressure::default(),
@@ -270,7 +272,17 @@ impl Vnode {
     /// # Errors
     /// Of the log.
     pub async fn apply_topic(&self, ddl: TopicDdl) -> Result<Option<Version>> {
-        self.proposer.exclusive(|state, _, _| propose::control::topic(state, ddl)).await
+        let (id, is_drop) = match &ddl {
+            TopicDdl::Create(topic) | TopicDdl::Reload(topic) => (topic.id, false),
+            TopicDdl::Drop(id) => (*id, true),
+        };
+        let applied = self.proposer.exclusive(|state, _, _| propose::control::topic(state, ddl)).await?;
+        if is_drop {
+            self.findings.forget_topic(id);
+        } else if applied.is_some() {
+            self.findings.reloaded(id);
+        }
+        Ok(applied)
     }
 
     /// Switches the owner of this vgroup for a (topic, group), told by the mnode. From when this answers, reads and
@@ -299,7 +311,12 @@ impl Vnode {
     /// # Errors
     /// Of the log.
     pub async fn drop_group(&self, topic: TopicId, group: &str) -> Result<Option<Version>> {
-        self.proposer.exclusive(|state, _, _| propose::control::drop_group(state, topic, group)).await
+        let drop = |state: &VnodeState, _: &propose::Context, _: &mut propose::Overlay| {
+            propose::control::drop_group(state, topic, group)
+        };
+        let dropped = self.proposer.exclusive(drop).await?;
+        self.findings.forget_group(topic, group);
+        Ok(dropped)
     }
 
     // ------------------------------------------------------------------------------------------------ look-ups
@@ -378,6 +395,21 @@ impl Vnode {
         };
         let positions = self.positions();
         GroupOffsets { committed, start, log_first: positions.retained, log_end: positions.end() }
+    }
+
+    /// How far a group is behind that goes on at `position`.
+    #[must_use]
+    pub fn behind(&self, topic: TopicId, group: &str, position: Option<Version>) -> Behind {
+        let shown_end = self.state.read().shown_end();
+        let first = self.group.positions().first;
+        self.findings.behind(&(topic, group.to_owned()), position, first, shown_end)
+    }
+
+    /// Damage that a reader has come upon, for as long as the log reaches back to it. Consumers do not get past it; writes
+    /// and scans, which live in memory and in data files, are not concerned.
+    #[must_use]
+    pub fn log_damage(&self) -> Option<Error> {
+        self.findings.damage(self.group.positions().first)
     }
 
     // -------------------------------------------------------------------------------------------- subscription

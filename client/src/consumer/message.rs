@@ -34,7 +34,8 @@ impl MessageKind {
     }
 }
 
-/// Versions that retention took before the group read them: the log went on without them.
+/// Versions that retention took before the group read them, `from..to`: the log goes on without them. A new group that
+/// starts at the earliest record is told so too when that is no longer the log's first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skipped {
     /// First of them.
@@ -57,6 +58,15 @@ pub struct Message {
     pub(crate) skipped: Option<Skipped>,
     pub(crate) log_end: u64,
     pub(crate) written_ns: i64,
+    pub(crate) records: Vec<RecordRun>,
+}
+
+/// A log record's share of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordRun {
+    pub(crate) version: u64,
+    /// Rows that are its own, counted through all blocks.
+    pub(crate) rows: usize,
 }
 
 impl Message {
@@ -125,6 +135,18 @@ impl Message {
     #[must_use]
     pub fn rows_len(&self) -> usize {
         self.blocks.iter().map(|block| block.batch.num_rows()).sum()
+    }
+
+    /// The version of the log record that each row is from, in the order of [`Self::rows`]. Rows of one write of one vgroup
+    /// share theirs; seeking there delivers them again.
+    pub fn row_versions(&self) -> impl Iterator<Item = i64> {
+        self.records.iter().flat_map(|record| std::iter::repeat_n(offset(record.version), record.rows))
+    }
+
+    /// The version of the last log record in it: of an event, where that is the message's only one.
+    #[must_use]
+    pub fn last_version(&self) -> i64 {
+        self.records.last().map_or_else(|| self.begin(), |record| offset(record.version))
     }
 
     /// Row after row, through all blocks.

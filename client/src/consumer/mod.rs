@@ -84,8 +84,8 @@ const LEAVE_BUDGET: Duration = Duration::from_secs(10);
 /// let consumer = Consumer::new(config).await?;
 /// consumer.subscribe(["alarms"]).await?;
 /// while let Some(message) = consumer.poll(Duration::from_secs(5)).await? {
-///     for row in message.rows() {
-///         println!("vgroup {} version {}: {:?}", message.vgroup(), message.begin(), row.value(0));
+///     for (row, version) in message.rows().zip(message.row_versions()) {
+///         println!("vgroup {} version {version}: {:?}", message.vgroup(), row.value(0));
 ///     }
 ///     consumer.commit_sync(&message).await?;
 /// }
@@ -338,6 +338,13 @@ impl Consumer {
                 None => changed.await,
             }
         }
+    }
+
+    /// Whether more may come of what is in the log already: the backlog is not read to its end, or replay holds a message
+    /// back until its time. False while the consumer merely waits for new writes, and while its connection is broken.
+    #[must_use]
+    pub fn is_reading(&self) -> bool {
+        self.shared.state.lock().is_reading()
     }
 
     /// Messages without end: the same as polling for ever. Ends behind an error that closes the consumer.

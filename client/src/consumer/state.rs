@@ -11,7 +11,7 @@ use model::{Code, Error, Precision, Result};
 use proto::v1;
 
 use super::config::AutoOffsetReset;
-use super::message::{Block, Message, MessageKind, Skipped};
+use super::message::{Block, Message, MessageKind, RecordRun, Skipped};
 use super::offsets::Commit;
 
 /// One vgroup of one topic.
@@ -58,13 +58,19 @@ pub(crate) struct Received {
     pub(crate) skipped: Option<Skipped>,
     pub(crate) log: LogRange,
     pub(crate) written_ns: i64,
+    pub(crate) records: Vec<RecordRun>,
 }
 
 /// What arrives on the consume stream.
 #[derive(Debug)]
 pub(crate) enum Event {
     Message(Box<Received>),
-    CaughtUp { position: u64, log: LogRange },
+    /// Nothing to give up to `position`; there the reader goes on, or waits for the log to grow.
+    CaughtUp {
+        position: u64,
+        log: LogRange,
+        reading_on: bool,
+    },
     Fault(Error),
 }
 
@@ -140,6 +146,8 @@ pub(super) struct Part {
     pub(super) committed_sequence: u64,
     pub(super) log: Option<LogRange>,
     pub(super) rows: u64,
+    /// The reader waits for the log to grow: it has nothing that could still come.
+    at_end: bool,
 }
 
 impl Part {
@@ -156,6 +164,7 @@ impl Part {
             committed_sequence: 0,
             log: None,
             rows: 0,
+            at_end: false,
         }
     }
 
@@ -403,6 +412,7 @@ impl State {
         self.generation += 1;
         part.generation = self.generation;
         part.reading = Reading::Active;
+        part.at_end = false;
         if !self.connected || denied {
             return;
         }
@@ -440,9 +450,11 @@ impl State {
             Event::Message(message) => {
                 part.log = Some(message.log);
                 part.read_to = message.next;
+                part.at_end = false;
                 self.queue.push_back(Queued { key, message, trailing: None });
             }
-            Event::CaughtUp { position, log } => {
+            Event::CaughtUp { position, log, reading_on } => {
+                part.at_end = !reading_on;
                 part.log = Some(log);
                 part.read_to = position;
                 match self.queue.iter_mut().rev().find(|queued| queued.key == key) {
@@ -484,6 +496,13 @@ impl State {
             }
             _ => Ok(Vec::new()),
         }
+    }
+
+    /// Whether something may still come of what is in the log already: a message is here or on its way, or replay holds
+    /// one back. Not while the connection is broken, which may take any time.
+    pub(crate) fn is_reading(&self) -> bool {
+        let reads = |(key, part): (&Key, &Part)| !part.at_end && !self.denied.contains(&key.topic);
+        !self.queue.is_empty() || (self.connected && self.parts.iter().any(reads))
     }
 
     /// A poll begins or ends to wait.
@@ -529,7 +548,7 @@ impl State {
     fn hand_out(&mut self, queued: Queued) -> Option<Box<Message>> {
         let part = self.parts.get_mut(&queued.key)?;
         let topic = Arc::clone(self.topics.get(&queued.key.topic)?);
-        let Received { begin, next, kind, blocks, json, skipped, log, written_ns } = *queued.message;
+        let Received { begin, next, kind, blocks, json, skipped, log, written_ns, records } = *queued.message;
         let message = Message {
             topic,
             key: queued.key,
@@ -542,6 +561,7 @@ impl State {
             skipped,
             log_end: log.end,
             written_ns,
+            records,
         };
         part.position = Some(message.next());
         part.current = Some(message.begin());
@@ -563,7 +583,8 @@ impl State {
             let position = part.position.map(|at| u64::try_from(at).unwrap_or(0).max(read));
             // The range is that of the latest answer: a position sought since may lie at its end, never behind.
             let end = part.log.map_or(0, |log| log.end).max(position.unwrap_or(0));
-            v1::Progress { topic: key.topic, vgroup: key.vgroup, position, end, rows: part.rows }
+            let (rows, epoch) = (part.rows, part.epoch);
+            v1::Progress { topic: key.topic, vgroup: key.vgroup, position, end, rows, epoch }
         });
         v1::HeartbeatRequest { consumer, polled, progress: progress.collect() }
     }

@@ -115,7 +115,7 @@ impl Rig {
 
     fn caught_up(&mut self, vgroup: u32, position: u64) {
         let log = LogRange { first: 1, end: position };
-        self.event(vgroup, Event::CaughtUp { position, log });
+        self.event(vgroup, Event::CaughtUp { position, log, reading_on: false });
     }
 
     /// Entry and look of one poll with timeout 0: the commits it sends and what it returns.
@@ -156,6 +156,7 @@ fn message(begin: u64, next: u64) -> Event {
         skipped: None,
         log: LogRange { first: 1, end: next },
         written_ns: 0,
+        records: Vec::new(),
     }))
 }
 
@@ -627,4 +628,25 @@ fn a_gap_shows_in_the_message() {
     let message = rig.poll().unwrap();
     assert_eq!(message.skipped(), Some(Skipped { from: 5, to: 40 }));
     assert_eq!(message.lag(), 59);
+}
+
+#[test]
+fn it_reads_until_every_vgroup_waits_for_new_writes() {
+    let mut rig = Rig::reading(settings(), &[2, 3]);
+    assert!(rig.state.is_reading(), "nothing was heard yet");
+    rig.caught_up(2, 5);
+    assert!(rig.state.is_reading(), "the other may still have something");
+    let log = LogRange { first: 1, end: 9 };
+    rig.event(3, Event::CaughtUp { position: 4, log, reading_on: true });
+    assert!(rig.state.is_reading(), "only time was up");
+    rig.message(3, 4, 9);
+    rig.poll().unwrap();
+    assert!(rig.state.is_reading(), "the next one may be held back by replay");
+    rig.caught_up(3, 9);
+    assert!(!rig.state.is_reading());
+    rig.message(2, 5, 6);
+    assert!(rig.state.is_reading(), "it waits to be polled");
+    rig.poll().unwrap();
+    rig.state.disconnected();
+    assert!(!rig.state.is_reading(), "who knows when that is mended");
 }

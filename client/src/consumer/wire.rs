@@ -8,7 +8,7 @@ use proto::v1::consume_request::Action;
 use proto::v1::consume_response::Event as Wire;
 
 use super::config::{AutoOffsetReset, ConsumerConfig};
-use super::message::{Block, MessageKind, Skipped, offset};
+use super::message::{Block, MessageKind, RecordRun, Skipped, offset};
 use super::state::{Event, Key, LogRange, Received, Request};
 use crate::decode::Layout;
 
@@ -49,6 +49,7 @@ impl Decoder {
                 event: Event::CaughtUp {
                     position: at.position,
                     log: LogRange { first: at.log_first, end: at.log_end },
+                    reading_on: at.reading_on,
                 },
             },
             Wire::Fault(fault) => Incoming {
@@ -77,17 +78,33 @@ impl Decoder {
             Ok(Block { table, layout: layout.clone(), batch })
         };
         let (from, to) = (offset(message.skipped_from), offset(message.skipped_to));
+        let blocks: Vec<Block> = message.blocks.into_iter().map(block).collect::<Result<_>>()?;
+        let records = records(&message.record_versions, &message.record_rows, &blocks)?;
         Ok(Received {
             begin: message.begin,
             next: message.next,
             kind,
-            blocks: message.blocks.into_iter().map(block).collect::<Result<_>>()?,
+            blocks,
             json: (!message.json.is_empty()).then_some(message.json),
             skipped: (from < to).then_some(Skipped { from, to }),
             log: LogRange { first: message.log_first, end: message.log_end },
             written_ns: i64::try_from(message.written_ns).unwrap_or(i64::MAX),
+            records,
         })
     }
+}
+
+/// Which record each row is from.
+fn records(versions: &[u64], rows: &[u32], blocks: &[Block]) -> Result<Vec<RecordRun>> {
+    let run = |(&version, &rows): (&u64, &u32)| RecordRun { version, rows: rows as usize };
+    let records: Vec<_> = versions.iter().zip(rows).map(run).collect();
+    let (told, there): (usize, usize) =
+        (records.iter().map(|run| run.rows).sum(), blocks.iter().map(|block| block.batch.num_rows()).sum());
+    if versions.len() != rows.len() || told != there {
+        let text = format!("records={} rows={told} of the message={there}", versions.len());
+        return Err(Error::with(Code::InvalidMessage, text));
+    }
+    Ok(records)
 }
 
 fn request(action: Action) -> v1::ConsumeRequest {

@@ -26,7 +26,20 @@ pub(super) async fn read(
 ) -> Result<Option<Snapshot<Checkpoint>>> {
     let (path, disk) = (path(options), Arc::clone(disk));
     let content = blocking(&path, move |path| wal::read_file(&*disk, path)).await?;
-    content.map(|bytes| Snapshot::decode(&bytes)).transpose()
+    content.map(|bytes| Snapshot::decode(&bytes)).transpose().map_err(|e| named(&e, &path))
+}
+
+/// An error of the snapshot's content, with the file and how to go on.
+fn named(error: &Error, path: &Path) -> Error {
+    let text = format!("{}: path={}", error.message(), path.display());
+    let named = Error::text(error.code(), text).caused_by(error.clone());
+    match error.code() {
+        Code::Damaged => named.hint(
+            "remove the file: the next start makes it anew from the log beside it, and refuses where that no longer \
+             begins with its first record; restore the whole data directory from a copy then",
+        ),
+        _ => named,
+    }
 }
 
 impl Inner {

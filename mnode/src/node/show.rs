@@ -1,12 +1,12 @@
 //! What SHOW and the system tables read, as plain rows.
 
-use model::{ConsumerId, Epoch, StableInfo, TopicId, VgroupId};
+use model::{ConsumerId, Epoch, StableInfo, TopicId, Version, VgroupId};
 
 use super::Mnode;
 use crate::shards::TopicInfo;
 use crate::spec::{ConsumerParameters, TopicKind, TopicMeta};
 use crate::state::settings::{SETTINGS, SettingDef};
-use crate::state::{Catalog, ConsumerState, MnodeState, Place};
+use crate::state::{Catalog, ConsumerState, MnodeState, Place, ReportedOffset};
 
 /// `information_schema.ins_topics`; SHOW TOPICS shows `name` only.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +84,16 @@ pub struct SubscriptionRow {
 }
 
 impl SubscriptionRow {
+    /// Next version to read, as the owner last reported; none while nobody owns the vgroup: the next owner starts at the
+    /// committed offset.
+    #[must_use]
+    pub fn position(&self) -> Option<Version> {
+        match self.place?.offset {
+            ReportedOffset::Log(position) if self.consumer.is_some() => Some(Version(position)),
+            ReportedOffset::Log(_) | ReportedOffset::Policy(_) => None,
+        }
+    }
+
     /// `offset`: `wal:105/106`, `earliest/0`.
     #[must_use]
     pub fn offset(&self) -> Option<String> {

@@ -36,10 +36,7 @@ impl<C: Serialize + for<'a> Deserialize<'a>> Snapshot<C> {
     /// # Errors
     /// 0x6F01 for anything but what was written, 0x6F02 for a later format.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
-        let damaged = |what: &str| {
-            Error::with(Code::Damaged, format_args!("metadata snapshot: {what}"))
-                .hint("restore the file from a backup, or remove it if the metadata log is complete")
-        };
+        let damaged = |what: &str| Error::with(Code::Damaged, format_args!("metadata snapshot: {what}"));
         let (header, body) = bytes.split_at_checked(HEADER_BYTES).ok_or_else(|| damaged("too short"))?;
         if !header.starts_with(MAGIC) {
             return Err(damaged("not a snapshot"));

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use model::{Code, Error, Result, Value, Zone};
 
 use super::cells::{CellType, bad_cell, is_null, value};
-use super::{header, reader, unreadable};
+use super::{Dialect, header, unreadable};
 
 /// Where rows go; a batch of the writer, or a test's list.
 pub(super) trait Rows {
@@ -37,7 +37,7 @@ pub(super) struct Plan {
     /// In the super table's order; empty for a normal table.
     pub(super) tags: Vec<Cell>,
     pub(super) name: Option<Name>,
-    pub(super) null: Option<String>,
+    pub(super) dialect: Dialect,
     pub(super) zone: Zone,
     /// Ticks that the table takes.
     pub(super) times: RangeInclusive<i64>,
@@ -131,7 +131,7 @@ pub(super) struct Loader<R> {
 
 impl<R: Read> Loader<R> {
     pub(super) fn new(file: R, name: &str, plan: Plan) -> Result<Self> {
-        let mut reader = reader(file);
+        let mut reader = plan.dialect.reader(file);
         let names = header(&mut reader, name)?;
         let width = names.len();
         let places = names.into_iter().zip(0..).collect();
@@ -187,7 +187,7 @@ impl<R: Read> Loader<R> {
         let cell = |name: &str| self.places.get(name).and_then(|at| record.get(*at)).unwrap_or_default();
         let read = |column: &Cell| {
             let text = cell(&column.file_column);
-            if is_null(text, self.plan.null.as_deref()) {
+            if is_null(text, self.plan.dialect.null.as_deref()) {
                 return Ok(Value::Null);
             }
             value(text, &column.cell_type, self.plan.zone)
@@ -231,6 +231,7 @@ impl<R: Read> Loader<R> {
 mod tests {
     use model::{DataType, Precision};
 
+    use super::super::epoch::EpochUnit;
     use super::*;
 
     #[derive(Default)]
@@ -244,7 +245,7 @@ mod tests {
     }
 
     fn cell(name: &str, data_type: DataType) -> Cell {
-        let cell_type = CellType { data_type, precision: Precision::Ms };
+        let cell_type = CellType { data_type, precision: Precision::Ms, unit: EpochUnit::Ticks };
         Cell { file_column: name.into(), table_column: name.into(), cell_type }
     }
 
@@ -255,7 +256,7 @@ mod tests {
             columns: vec![cell("ts", DataType::Timestamp), cell("v", DataType::Double)],
             tags: if tags { vec![cell("host", DataType::Varchar(8))] } else { Vec::new() },
             name: tags.then(|| Name::parse("h_{host}", &columns).unwrap()),
-            null: Some("NA".into()),
+            dialect: Dialect { delimiter: b',', null: Some("NA".into()) },
             zone: Zone::UTC,
             times: 0..=i64::MAX,
         }

@@ -1,6 +1,7 @@
 //! `tidemark import`: a CSV file into a table, or into the children of a super table.
 
 mod cells;
+mod epoch;
 mod infer;
 mod load;
 mod target;
@@ -10,13 +11,14 @@ use std::io::{IsTerminal as _, stderr};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use client::{Batch, Writer};
+use client::{Batch, Connection, Writer};
 use indicatif::{ProgressBar, ProgressStyle};
-use model::{Code, Error, Result, Value, Zone};
+use model::{Code, Error, Precision, Result, Value, Zone};
 
-use super::common::{ConnectArgs, note, parse_zone};
+use super::common::{ConnectArgs, note, parse_zone, quoted};
 use infer::Scan;
 use load::{Loader, Rows, Skipped};
+use target::Prepared;
 
 /// What a bad line does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -30,10 +32,14 @@ pub enum OnError {
 /// `tidemark import`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Creates the database, the table and the children if they are missing: whole numbers become BIGINT, \
-                        other numbers DOUBLE, the rest VARCHAR. Where an instant repeats in a table, the later line \
-                        wins.\n\n\
+    after_help = "Creates the database, the table and the children if they are missing: whole numbers become BIGINT,\n\
+                        other numbers DOUBLE, the rest VARCHAR. Where an instant repeats in a table, the later line\n\
+                        wins; `repeats=N` tells how many did so in a new table.\n\n\
+                        Times are written (2026-01-31 12:00:00.5, with or without offset), or numbers since 1970 whose\n\
+                        digits tell seconds, ms, us or ns; other numbers are ticks of the database. A time with more\n\
+                        digits than the database's precision is a bad line, never cut.\n\n\
                         tidemark import sensor.csv --into plant.sensor\n\
+                        tidemark import log.tsv --into plant.log --delimiter tab --ts at --precision us\n\
                         tidemark import air.csv --into city.air --tags station --name 'air_{station}' --null NA --tz +08:00"
 )]
 pub struct ImportArgs {
@@ -43,7 +49,7 @@ pub struct ImportArgs {
     /// Where rows go: a table, or with --tags a super table
     #[arg(long, value_name = "DB.TABLE", value_parser = parse_into)]
     pub into: Into,
-    /// Column with the time [default: the first that reads as one]
+    /// Column with the time [default: the first of written times, else of numbers since 1970]
     #[arg(long, value_name = "COL")]
     pub ts: Option<String>,
     /// Columns that tell the devices apart and become tags
@@ -52,6 +58,12 @@ pub struct ImportArgs {
     /// Name of a device's child table, such as 'h_{host}' [default: table and tags, joined by _]
     #[arg(long, value_name = "TEMPLATE", requires = "tags")]
     pub name: Option<String>,
+    /// What parts the cells: one character, or `tab`
+    #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, default_value = ",")]
+    pub delimiter: u8,
+    /// Precision of a database that is created: ms, us or ns [default: what holds all digits]
+    #[arg(long, value_name = "PRECISION", value_parser = parse_precision)]
+    pub precision: Option<Precision>,
     /// Text that means NULL, beside the empty cell
     #[arg(long, value_name = "TEXT")]
     pub null: Option<String>,
@@ -85,6 +97,34 @@ fn parse_into(text: &str) -> Result<Into, String> {
     }
 }
 
+fn parse_delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        b"tab" | b"\\t" => Ok(b'\t'),
+        [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\r' | b'\n') => Ok(*byte),
+        _ => Err(format!("`{text}` is no delimiter: write one character, or tab")),
+    }
+}
+
+fn parse_precision(text: &str) -> Result<Precision, String> {
+    Precision::parse(text).ok_or_else(|| format!("`{text}` is no precision: write ms, us or ns"))
+}
+
+/// How the file is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Dialect {
+    delimiter: u8,
+    /// Text that means NULL, beside the empty cell.
+    null: Option<String>,
+}
+
+impl Dialect {
+    /// What both passes read the file with.
+    fn reader<R: std::io::Read>(&self, file: R) -> csv::Reader<R> {
+        // Lines with too few or too many cells are told with their number, not as the end of the file.
+        csv::ReaderBuilder::new().flexible(true).delimiter(self.delimiter).from_reader(file)
+    }
+}
+
 /// Lines of one batch.
 const BATCH_ROWS: usize = 10_000;
 
@@ -108,16 +148,33 @@ pub(super) async fn run(args: ImportArgs) -> Result<()> {
     let file = args.file.display().to_string();
     let zone = Zone::parse(&args.zone).unwrap_or_default();
     // Read twice, so that a column's type fits all of it and no row is kept in memory.
-    let scan = Scan::of(open()?, &file, args.null.as_deref(), zone)?;
+    let dialect = Dialect { delimiter: args.delimiter, null: args.null.clone() };
+    let scan = Scan::of(open()?, &file, &dialect, zone)?;
     let connection = args.connect.connect("", "").await?;
-    let (writer, plan) = target::prepare(&connection, &args, &scan, zone).await?;
+    let Prepared { writer, plan, is_new } = target::prepare(&connection, &args, &scan, dialect, zone).await?;
     let mut loader = Loader::new(open()?, &file, plan)?;
     let progress = progress(bytes);
     let mut counts = Counts::default();
     let done = load(&writer, &mut loader, args.on_error, &progress, &mut counts).await;
     progress.finish_and_clear();
+    if is_new && done.is_ok() {
+        tell_repeats(&connection, &args.into, counts.written).await?;
+    }
     note(&format!("rows={} written={} skipped={}", counts.rows, counts.written, counts.skipped));
     done
+}
+
+/// How many rows of a table that only this import has written were overwritten by later lines.
+async fn tell_repeats(connection: &Connection, into: &Into, written: u64) -> Result<()> {
+    let count = format!("SELECT COUNT(*) FROM {}.{}", quoted(&into.database), quoted(&into.table));
+    let rows = connection.sql(&count).await?.rows().await?;
+    let held = rows.iter().next().map(|row| row.get::<i64>(0)).transpose()?;
+    let repeats =
+        held.and_then(|held| u64::try_from(held).ok()).map_or(0, |held| written.saturating_sub(held));
+    if repeats > 0 {
+        note(&format!("repeats={repeats}: lines of an instant that a later line of the same table has too"));
+    }
+    Ok(())
 }
 
 async fn load(
@@ -181,12 +238,6 @@ fn progress(bytes: u64) -> ProgressBar {
     }
 }
 
-/// What both passes read the file with.
-fn reader<R: std::io::Read>(file: R) -> csv::Reader<R> {
-    // Lines with too few or too many cells are told with their number, not as the end of the file.
-    csv::ReaderBuilder::new().flexible(true).from_reader(file)
-}
-
 /// What the header is checked for in both passes.
 fn header<R: std::io::Read>(reader: &mut csv::Reader<R>, file: &str) -> Result<Vec<String>> {
     let header = reader.headers().map_err(|e| unreadable(file, &e))?;
@@ -237,9 +288,23 @@ mod tests {
     }
 
     #[test]
+    fn delimiters_are_one_character() {
+        assert_eq!(parse_delimiter(";"), Ok(b';'));
+        assert_eq!(
+            (parse_delimiter("tab"), parse_delimiter("\\t"), parse_delimiter("\t")),
+            (Ok(9), Ok(9), Ok(9))
+        );
+        for bad in ["", ";;", "ä", "\"", "\n"] {
+            assert!(parse_delimiter(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
     fn headers_are_checked() {
-        let names =
-            |text: &str| header(&mut reader(text.as_bytes()), "f.csv").map_err(|e| e.message().to_owned());
+        let comma = Dialect { delimiter: b',', null: None };
+        let names = |text: &str| {
+            header(&mut comma.reader(text.as_bytes()), "f.csv").map_err(|e| e.message().to_owned())
+        };
         assert_eq!(names("\u{feff}ts, Value \n"), Ok(vec!["ts".into(), "Value".into()]));
         assert!(names("").unwrap_err().contains("no header"));
         assert!(names("ts,,v\n").unwrap_err().contains("column 2 has no name"));

@@ -1,25 +1,34 @@
 //! The table that a file goes into: found, or made as the file needs it.
 
 use client::{Column, Connection, Target, Writer};
-use model::{Clock as _, Code, DataType, Error, Result, Zone};
+use model::{Clock as _, Code, DataType, Error, Precision, Result, Zone};
 
-use super::ImportArgs;
 use super::cells::CellType;
-use super::infer::Scan;
+use super::infer::{ColumnScan, Scan};
 use super::load::{Cell, Name, Plan};
-use crate::cli::common::quoted;
+use super::{Dialect, ImportArgs};
+use crate::cli::common::{note, quoted};
 
 /// Days that a database keeps rows if nothing is said.
 const KEEP_DAYS_DEFAULT: i64 = 3_650;
 const NS_PER_DAY: i64 = 86_400_000_000_000;
+
+/// Where rows go and how.
+pub(super) struct Prepared {
+    pub(super) writer: Writer,
+    pub(super) plan: Plan,
+    /// The table, or super table, was created: nobody else has written to it.
+    pub(super) is_new: bool,
+}
 
 /// Creates what is missing, and says how lines become rows of it.
 pub(super) async fn prepare(
     connection: &Connection,
     args: &ImportArgs,
     scan: &Scan,
+    dialect: Dialect,
     zone: Zone,
-) -> Result<(Writer, Plan)> {
+) -> Result<Prepared> {
     let time = scan.time_column(args.ts.as_deref())?.name.clone();
     for tag in &args.tags {
         scan.column(tag)?;
@@ -29,18 +38,52 @@ pub(super) async fn prepare(
     }
     let name = name(args, scan)?;
     let (database, table) = (&args.into.database, &args.into.table);
+    let mut is_new = false;
     let writer = match connection.writer(database, table).await {
         Err(error) if error.code() == Code::DatabaseNotExist => {
-            connection.sql(&create_database(args, scan, &time)?).await?;
+            is_new = true;
+            let options = database_options(args, scan, &time)?;
+            let sql = format!("CREATE DATABASE IF NOT EXISTS {} {options}", quoted(database));
+            connection.sql(&sql).await?;
+            note(&format!("created database {database}: {options}"));
             create(connection, args, scan, &time).await?
         }
         Err(error) if matches!(error.code(), Code::TableNotExist | Code::StableNotExist) => {
+            check_precision(args, precision_of(connection, args).await?)?;
+            is_new = true;
             create(connection, args, scan, &time).await?
         }
         found => found?,
     };
-    let plan = plan(writer.target(), args, scan, &time, name, zone)?;
-    Ok((writer, plan))
+    let primary = writer.target().columns().next().map(|column| column.precision);
+    check_precision(args, primary)?;
+    let plan = plan(writer.target(), args, scan, &time, name, dialect, zone)?;
+    Ok(Prepared { writer, plan, is_new })
+}
+
+/// `--precision` is for a database that is created: one that is there keeps what it has.
+fn check_precision(args: &ImportArgs, has: Option<Precision>) -> Result<()> {
+    match (args.precision, has) {
+        (Some(wanted), Some(has)) if wanted != has => {
+            let database = &args.into.database;
+            let text = format!("--precision {wanted}: database {database} is there and has precision={has}");
+            Err(Error::text(Code::InvalidParameters, text)
+                .hint("leave --precision out, or choose another --into"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Precision of the database that rows go into, which exists.
+async fn precision_of(connection: &Connection, args: &ImportArgs) -> Result<Option<Precision>> {
+    if args.precision.is_none() {
+        return Ok(None);
+    }
+    let name = args.into.database.replace('\\', "\\\\").replace('\'', "\\'");
+    let sql = format!("SELECT `precision` FROM information_schema.ins_databases WHERE name = '{name}'");
+    let rows = connection.sql(&sql).await?.rows().await?;
+    let text = rows.iter().next().map(|row| row.get::<String>(0)).transpose()?;
+    Ok(text.and_then(|text| Precision::parse(&text)))
 }
 
 fn name(args: &ImportArgs, scan: &Scan) -> Result<Option<Name>> {
@@ -59,16 +102,15 @@ async fn create(connection: &Connection, args: &ImportArgs, scan: &Scan, time: &
     connection.writer(&args.into.database, &args.into.table).await
 }
 
-/// A database that keeps what the file holds, to its last digit.
-fn create_database(args: &ImportArgs, scan: &Scan, time: &str) -> Result<String> {
+/// Options of a database that keeps what the file holds, to its last digit unless another precision is asked for.
+fn database_options(args: &ImportArgs, scan: &Scan, time: &str) -> Result<String> {
     let column = scan.column(time)?;
     let now_ns = crate::server::clock::SystemClock::default().now_ns();
     let age_days = column.earliest_ns().map_or(0, |earliest| now_ns.saturating_sub(earliest) / NS_PER_DAY);
     // Rows older than KEEP would be refused.
     let keep = if age_days + 30 > KEEP_DAYS_DEFAULT { " KEEP 36500" } else { "" };
-    let precision = column.precision();
-    let name = quoted(&args.into.database);
-    Ok(format!("CREATE DATABASE IF NOT EXISTS {name} PRECISION '{precision}'{keep}"))
+    let precision = args.precision.unwrap_or_else(|| column.precision());
+    Ok(format!("PRECISION '{precision}'{keep}"))
 }
 
 fn create_table(args: &ImportArgs, scan: &Scan, time: &str) -> String {
@@ -95,6 +137,7 @@ fn plan(
     scan: &Scan,
     time: &str,
     name: Option<Name>,
+    dialect: Dialect,
     zone: Zone,
 ) -> Result<Plan> {
     let table = format!("{}.{}", target.database(), target.table());
@@ -108,7 +151,11 @@ fn plan(
     let cell = |file_column: &str, column: &Column| Cell {
         file_column: file_column.to_owned(),
         table_column: column.name.clone(),
-        cell_type: CellType { data_type: column.data_type, precision: column.precision },
+        cell_type: CellType {
+            data_type: column.data_type,
+            precision: column.precision,
+            unit: scan.column(file_column).map(ColumnScan::unit).unwrap_or_default(),
+        },
     };
     let primary = target.columns().next().ok_or_else(|| Error::internal("a table without columns"))?;
     let mut columns = vec![cell(time, primary)];
@@ -130,8 +177,8 @@ fn plan(
     if let Some(unknown) = args.tags.iter().find(|name| !tags.iter().any(|tag| tag.file_column == **name)) {
         return Err(Error::with(Code::InvalidTag, format!("{unknown} in {table}")));
     }
-    let (table, null, times) = (target.table().to_owned(), args.null.clone(), target.times());
-    Ok(Plan { table, columns, tags, name, null, zone, times })
+    let (table, times) = (target.table().to_owned(), target.times());
+    Ok(Plan { table, columns, tags, name, dialect, zone, times })
 }
 
 #[cfg(test)]
@@ -152,7 +199,8 @@ mod tests {
     }
 
     fn scan(text: &str) -> Scan {
-        Scan::of(text.as_bytes(), "f.csv", Some("NA"), Zone::UTC).unwrap()
+        let dialect = Dialect { delimiter: b',', null: Some("NA".into()) };
+        Scan::of(text.as_bytes(), "f.csv", &dialect, Zone::UTC).unwrap()
     }
 
     const FILE: &str = "date,host,value\n2014-01-01 00:00:00.1234,a,1\n2014-01-01 00:00:01,b,2.5\n";
@@ -169,9 +217,13 @@ mod tests {
             "CREATE TABLE IF NOT EXISTS `Db`.`cpu` (`date` TIMESTAMP, `host` VARCHAR(16), `value` DOUBLE)"
         );
         assert_eq!(
-            create_database(&args("i f.csv --into db.cpu"), &scan, "date").unwrap(),
-            "CREATE DATABASE IF NOT EXISTS `db` PRECISION 'us' KEEP 36500",
+            database_options(&args("i f.csv --into db.cpu"), &scan, "date").unwrap(),
+            "PRECISION 'us' KEEP 36500",
             "rows of 2014 are older than the usual ten years"
+        );
+        assert_eq!(
+            database_options(&args("i f.csv --into db.cpu --precision ns"), &scan, "date").unwrap(),
+            "PRECISION 'ns' KEEP 36500"
         );
     }
 

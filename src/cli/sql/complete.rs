@@ -1,13 +1,10 @@
-//! Completion and multi-line input for the shell's line editor.
+//! Completion for the shell's line editor.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustyline::completion::{Completer, Pair};
-use rustyline::validate::{ValidationContext, ValidationResult, Validator};
-use rustyline::{Context, Helper, Highlighter, Hinter};
-
-use super::split::is_complete;
+use rustyline::{Context, Helper, Highlighter, Hinter, Validator};
 
 /// Words that are worth completing.
 const KEYWORDS: &str = "SELECT FROM WHERE GROUP BY ORDER LIMIT OFFSET PARTITION INTERVAL SLIDING FILL SESSION \
@@ -23,24 +20,34 @@ pub(super) fn is_command(line: &str) -> bool {
 }
 
 /// What the line editor asks.
-#[derive(Helper, Hinter, Highlighter)]
+#[derive(Helper, Hinter, Highlighter, Validator)]
 pub(super) struct SqlHelper {
-    /// Names of the server, as last asked for.
+    /// Databases, topics, and tables and columns of the current database, as last asked for.
     pub(super) names: Arc<Mutex<Vec<String>>>,
+    /// Tables of the database of that name; `None` where there is none.
+    pub(super) tables_of: TablesOf,
 }
+
+/// Asks for the tables of a database.
+pub(super) type TablesOf = Box<dyn Fn(&str) -> Option<Vec<String>> + Send + Sync>;
 
 impl Completer for SqlHelper {
     type Candidate = Pair;
 
     fn complete(&self, line: &str, pos: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
         let before = line.get(..pos).unwrap_or(line);
-        let (start, words) = candidates(before, &self.names.lock());
+        let (start, words) = candidates(before, &self.names.lock(), &self.tables_of);
         Ok((start, words.into_iter().map(|word| Pair { display: word.clone(), replacement: word }).collect()))
     }
 }
 
-/// Where the word before the cursor starts and what it may become. Keywords follow the case that was begun.
-fn candidates(before: &str, names: &[String]) -> (usize, Vec<String>) {
+/// Where the word before the cursor starts and what it may become: behind `db.` the tables of that database, else names
+/// and keywords. Keywords follow the case that was begun.
+fn candidates(
+    before: &str,
+    names: &[String],
+    tables_of: &dyn Fn(&str) -> Option<Vec<String>>,
+) -> (usize, Vec<String>) {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '`' || c == '\\';
     let start = before
         .char_indices()
@@ -50,7 +57,9 @@ fn candidates(before: &str, names: &[String]) -> (usize, Vec<String>) {
         .map_or(before.len(), |(at, _)| at);
     let word = before.get(start..).unwrap_or("");
     let bare = word.trim_start_matches('`');
-    if bare.is_empty() {
+    let qualifier = before.get(..start).and_then(|before| before.strip_suffix('.')).map(last_name);
+    let tables = qualifier.filter(|name| !name.is_empty()).and_then(|name| tables_of(&name));
+    if bare.is_empty() && tables.is_none() {
         return (start, Vec::new());
     }
     let begins = |name: &str| name.get(..bare.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(bare));
@@ -59,13 +68,25 @@ fn candidates(before: &str, names: &[String]) -> (usize, Vec<String>) {
     let name = |name: &String| {
         if word.starts_with('`') || !is_plain(name) { format!("`{name}`") } else { name.clone() }
     };
+    let of_database = tables.is_some();
+    let names = tables.as_deref().unwrap_or(names);
     let mut found: Vec<_> = names.iter().filter(|n| begins(n)).map(name).collect();
-    if !word.starts_with('`') {
+    if !of_database && !word.starts_with('`') {
         found.extend(KEYWORDS.split_whitespace().filter(|w| begins(w)).map(keyword));
     }
     found.sort_unstable();
     found.dedup();
     (start, found)
+}
+
+/// The name that ends the text, as the server has it: as it is in backticks, else in lower case.
+fn last_name(text: &str) -> String {
+    if let Some(quoted) = text.strip_suffix('`') {
+        return quoted.rsplit_once('`').map_or_else(String::new, |(_, name)| name.to_owned());
+    }
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let start = text.char_indices().rev().take_while(|(_, c)| is_part(*c)).last().map(|(at, _)| at);
+    start.and_then(|start| text.get(start..)).unwrap_or_default().to_lowercase()
 }
 
 /// Whether a name reads as itself without backticks: others would be folded or not be names at all.
@@ -75,30 +96,48 @@ fn is_plain(name: &str) -> bool {
     starts && !keyword && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
-impl Validator for SqlHelper {
-    fn validate(&self, cx: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        let complete = is_command(cx.input()) || is_complete(cx.input());
-        Ok(if complete { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn none(_: &str) -> Option<Vec<String>> {
+        None
+    }
+
     #[test]
     fn names_and_keywords_complete() {
         let names = ["meters".to_owned(), "Meters2".to_owned(), "power".to_owned(), "table".to_owned()];
+        let candidates = |before| candidates(before, &names, &none);
         assert_eq!(
-            candidates("select * from me", &names),
+            candidates("select * from me"),
             (14, vec!["`Meters2`".into(), "meta".into(), "meters".into()])
         );
-        assert_eq!(candidates("SEL", &names), (0, vec!["SELECT".into()]));
-        assert_eq!(candidates("sel", &names), (0, vec!["select".into()]));
-        assert_eq!(candidates("select `M", &names).1, ["`Meters2`", "`meters`"]);
-        assert_eq!(candidates("tabl", &names).1, ["`table`", "table", "tables"]);
-        assert_eq!(candidates("power.m", &names).0, 6, "behind the dot a new word begins");
-        assert_eq!(candidates("select ", &names), (7, vec![]));
+        assert_eq!(candidates("SEL"), (0, vec!["SELECT".into()]));
+        assert_eq!(candidates("sel"), (0, vec!["select".into()]));
+        assert_eq!(candidates("select `M").1, ["`Meters2`", "`meters`"]);
+        assert_eq!(candidates("tabl").1, ["`table`", "table", "tables"]);
+        assert_eq!(candidates("select m.me").1, ["`Meters2`", "meta", "meters"], "m is no database");
+        assert_eq!(candidates("select "), (7, vec![]));
+    }
+
+    #[test]
+    fn behind_a_database_its_tables_complete() {
+        let tables_of = |name: &str| match name {
+            "power" => Some(vec!["meters".to_owned(), "D1".to_owned(), "d2".to_owned()]),
+            "Odd one" => Some(vec!["selected".to_owned()]),
+            _ => None,
+        };
+        let names = ["metrics".to_owned()];
+        let candidates = |before| candidates(before, &names, &tables_of);
+        assert_eq!(
+            candidates("select * from power."),
+            (20, vec!["`D1`".into(), "d2".into(), "meters".into()])
+        );
+        assert_eq!(candidates("select * from POWER.me").1, ["meters"], "names fold as SQL folds them");
+        assert_eq!(candidates("select * from `Odd one`.sel"), (24, vec!["selected".into()]), "no keyword");
+        assert_eq!(candidates("select * from `power`.`d").1, ["`D1`", "`d2`"]);
+        assert_eq!(candidates("select 1."), (9, vec![]));
+        assert_eq!(candidates("."), (1, vec![]));
     }
 
     #[test]

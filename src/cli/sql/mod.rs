@@ -13,21 +13,21 @@ use model::{Code, Error, Place, Result, Zone};
 
 use super::common::{ConnectArgs, Signals, machine_zone, parse_zone, print_error};
 use super::output::{Format, Printer};
+use super::subscribe::statement::Ended;
 use run::Runner;
 use split::statements;
 
 /// `tidemark sql`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without -s and -f statements are read from the terminal, or from what is piped in. End them \
-                        with `;`, or with `\\G` for one value a line.\n\n\
+    after_help = "Without -s and -f statements are read from the terminal, or from what is piped in.\n\
+                        End them with `;`, or with `\\G` for one value a line.\n\n\
+                        Rows go to stdout, errors and notes to stderr. A script stops at its first error, exit\n\
+                        status 1. Beside SQL there is `subscribe TOPIC -g GROUP;`, whose -h tells more.\n\n\
                         tidemark sql -d power -s 'SELECT count(*) FROM meters'\n\
                         tidemark sql -f schema.sql && tidemark sql -s 'SHOW DATABASES' -o json"
 )]
 pub struct SqlArgs {
-    /// Server and user
-    #[command(flatten)]
-    pub connect: ConnectArgs,
     /// Current database
     #[arg(short = 'd', long = "database", value_name = "DB", default_value = "", hide_default_value = true)]
     pub database: String,
@@ -46,6 +46,9 @@ pub struct SqlArgs {
     /// Zone of times without an offset and of times shown [default: UTC in scripts, else the machine's]
     #[arg(long = "tz", value_name = "ZONE", value_parser = parse_zone)]
     pub zone: Option<String>,
+    /// Server and user
+    #[command(flatten)]
+    pub connect: ConnectArgs,
 }
 
 /// Runs it.
@@ -126,7 +129,9 @@ async fn run_script(mut runner: Runner, script: &str, origin: Origin<'_>, go_on:
     for (index, statement) in statements(script).into_iter().enumerate() {
         let done = runner.execute(&statement, &mut printer).await;
         match done.map_err(|error| located(error, origin, script, index + 1, statement.start)) {
-            Ok(()) => {}
+            Ok(Ended::Done) => {}
+            Ok(Ended::Faulty) if go_on => code = ExitCode::FAILURE,
+            Ok(Ended::Faulty) => return Ok(ExitCode::FAILURE),
             Err(error) if go_on && !super::common::is_broken_pipe(&error) => {
                 print_error(&error, false);
                 code = ExitCode::FAILURE;

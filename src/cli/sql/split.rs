@@ -91,6 +91,12 @@ fn end(text: &str) -> Option<End> {
 
 /// Where a statement begins: behind blanks and comments; `None` where there is nothing else.
 fn begin(text: &str) -> Option<usize> {
+    let rest = without_comments(text);
+    (!rest.is_empty()).then(|| text.len() - rest.len())
+}
+
+/// The text from its first word on. A comment that does not end stays: the server says so.
+pub(super) fn without_comments(text: &str) -> &str {
     let mut rest = text.trim_start();
     loop {
         let next = if let Some(comment) = rest.strip_prefix("--") {
@@ -98,8 +104,7 @@ fn begin(text: &str) -> Option<usize> {
         } else if let Some((_, next)) = rest.strip_prefix("/*").and_then(|comment| comment.split_once("*/")) {
             next
         } else {
-            // A comment that does not end is a statement: the server says so.
-            return (!rest.is_empty()).then(|| text.len() - rest.len());
+            return rest;
         };
         rest = next.trim_start();
     }

@@ -4,14 +4,15 @@ mod print;
 pub(super) mod statement;
 
 use std::io;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use client::{AutoOffsetReset, ConsumerConfig};
-use model::{Result, Zone};
+use model::{Code, Error, Result, Zone};
 
-use super::common::{ConnectArgs, Signals, note, output_failed, parse_duration, parse_zone};
-use print::{RowFormat, RowPrinter};
+use super::common::{ConnectArgs, Signals, note, output_failed, parse_duration, parse_zone, print_error};
+use print::{Gap, RowFormat, RowPrinter};
 
 /// Where a group without a committed offset starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -38,10 +39,16 @@ pub enum Commit {
 /// `tidemark subscribe`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Ends at --limit, at --timeout, or with Ctrl-C, after a commit unless --commit never. Messages are \
-                        committed whole: what the last one holds beyond --limit is not shown to the group again.\n\n\
+    after_help = "Ends at --limit, at --timeout, or with Ctrl-C or SIGTERM; then commits, unless --commit never or\n\
+                        --replay says otherwise, and leaves the group. Messages are committed whole: what the last one\n\
+                        holds beyond --limit is not shown to the group again.\n\n\
+                        JSON: {\"topic\":..,\"vgroup\":..,\"version\":..,\"row\":{..}}. The version is the position of the\n\
+                        log record that holds the row: rows of one write to one vgroup share it, and it grows within a\n\
+                        vgroup. Where the log no longer holds what comes next, a line\n\
+                        {..,\"skipped\":{\"from\":6,\"to\":10}} tells which records are gone, both ends included.\n\n\
                         tidemark subscribe alarms -g mail --from earliest --limit 10\n\
-                        tidemark subscribe alarms -g look --commit never -o table"
+                        tidemark subscribe alarms -g look --commit never -o table\n\
+                        tidemark subscribe alarms -g film --replay --from earliest --timeout 5s"
 )]
 pub struct SubscribeArgs {
     /// Topic, as CREATE TOPIC named it
@@ -50,24 +57,24 @@ pub struct SubscribeArgs {
     /// Consumer group: its members share the topic's vgroups and the committed offsets
     #[arg(short = 'g', long = "group", value_name = "GROUP")]
     pub group: String,
-    /// Where a group without a committed offset starts
-    #[arg(long, value_enum, default_value_t = From::Latest)]
-    pub from: From,
-    /// Show rows with the gaps of the original writes (query topics)
+    /// Where a group without a committed offset starts [default: latest]
+    #[arg(long, value_enum)]
+    pub from: Option<From>,
+    /// Show rows with the pauses of the original writes (query topics); never commits
     #[arg(long)]
     pub replay: bool,
     /// End after this many rows
     #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
-    /// End when nothing came for this long, such as 10s
+    /// End when nothing came for this long, such as 10s; pauses of --replay do not count
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]
     pub timeout: Option<Duration>,
     /// How rows are printed
     #[arg(short = 'o', long = "output", value_name = "FORMAT", value_enum, default_value_t)]
     pub output: RowFormat,
-    /// When the group's offsets are committed
-    #[arg(long, value_enum, default_value_t = Commit::Auto)]
-    pub commit: Commit,
+    /// When the group's offsets are committed [default: auto; with --replay: never]
+    #[arg(long, value_enum)]
+    pub commit: Option<Commit>,
     /// Show events of tables too (topics WITH META or ONLY META)
     #[arg(long)]
     pub with_meta: bool,
@@ -95,12 +102,8 @@ impl SubscribeArgs {
         let mut config = ConsumerConfig::new("");
         config.connect = self.connect.options();
         config.set("group.id", &self.group)?;
-        config.auto_offset_reset = match self.from {
-            From::Earliest => AutoOffsetReset::Earliest,
-            From::Latest => AutoOffsetReset::Latest,
-            From::None => AutoOffsetReset::None,
-        };
-        config.enable_auto_commit = self.commit == Commit::Auto;
+        config.auto_offset_reset = self.from.unwrap_or(From::Latest).policy();
+        config.enable_auto_commit = self.commit.unwrap_or(Commit::Auto) == Commit::Auto;
         config.enable_replay = self.replay;
         config.reconnect = !self.no_reconnect;
         // Messages no larger than what shall be shown, where the log allows.
@@ -109,32 +112,91 @@ impl SubscribeArgs {
         for (key, value) in &self.parameters {
             config.set(key, value)?;
         }
+        self.check(&config)?;
         Ok(config)
+    }
+
+    /// That no `--set` says something else than an option, and no two options contradict each other.
+    fn check(&self, config: &ConsumerConfig) -> Result<()> {
+        let conflicts = [
+            ("-g", "group.id", config.group != self.group),
+            (
+                "--from",
+                "auto.offset.reset",
+                self.from.is_some_and(|from| from.policy() != config.auto_offset_reset),
+            ),
+            (
+                "--commit",
+                "enable.auto.commit",
+                self.commit.is_some_and(|commit| (commit == Commit::Auto) != config.enable_auto_commit),
+            ),
+            ("--replay", "enable.replay", self.replay != config.enable_replay && self.replay),
+        ];
+        if let Some((option, key, _)) = conflicts.iter().find(|(_, _, conflict)| *conflict) {
+            let text = format!("{option} and --set {key} say different things");
+            return Err(Error::text(Code::InvalidParameters, text).hint(format!("leave {key} to {option}")));
+        }
+        if config.enable_replay && self.commit.is_some_and(|commit| commit != Commit::Never) {
+            let text = "a replay never commits, --commit asks for it";
+            return Err(Error::text(Code::InvalidParameters, text).hint("leave --commit out"));
+        }
+        Ok(())
+    }
+}
+
+impl From {
+    const fn policy(self) -> AutoOffsetReset {
+        match self {
+            Self::Earliest => AutoOffsetReset::Earliest,
+            Self::Latest => AutoOffsetReset::Latest,
+            Self::None => AutoOffsetReset::None,
+        }
     }
 }
 
 /// A waiting poll comes back this often, so that automatic commits happen while nothing arrives.
 const POLL: Duration = Duration::from_secs(1);
 
+/// Exit status of wrong use.
+const WRONG_USE: u8 = 2;
+
 /// Runs it.
-pub(super) async fn run(args: SubscribeArgs) -> Result<()> {
+pub(super) async fn run(args: SubscribeArgs) -> Result<ExitCode> {
+    let config = match args.config() {
+        Ok(config) => config,
+        Err(error) => {
+            print_error(&error, false);
+            return Ok(ExitCode::from(WRONG_USE));
+        }
+    };
+    consume(&args, config).await.map(|()| ExitCode::SUCCESS)
+}
+
+async fn consume(args: &SubscribeArgs, config: ConsumerConfig) -> Result<()> {
     let zone = Zone::parse(&args.zone).unwrap_or_default();
     let mut signals = Signals::new()?;
-    let consumer = client::Consumer::new(args.config()?).await?;
+    let consumer = client::Consumer::new(config).await?;
     let mut printer = RowPrinter::new(io::stdout().lock(), args.output, zone);
     tokio::select! {
         subscribed = consumer.subscribe([args.topic.as_str()]) => subscribed?,
         () = signals.next() => return consumer.close().await,
     }
     let shown = tokio::select! {
-        shown = show(&args, &consumer, &mut printer) => shown,
+        shown = show(args, &consumer, &mut printer) => shown,
         () = signals.next() => Ok(()),
     };
-    if shown.is_ok() && args.commit == Commit::End {
+    if shown.is_ok() && args.commit == Some(Commit::End) {
         consumer.commit_all_sync().await?;
     }
     let closed = consumer.close().await;
     shown.and(closed)
+}
+
+/// Says which records are gone before a message, if any.
+fn tell_gap(message: &client::Message) {
+    if let Some(gap) = Gap::before(message) {
+        note(&gap.to_string());
+    }
 }
 
 /// Prints messages until the limit or the idle time is reached.
@@ -148,21 +210,14 @@ async fn show(
     loop {
         let wait = args.timeout.map_or(POLL, |timeout| POLL.min(timeout.saturating_sub(idle)));
         let Some(message) = consumer.poll(wait).await? else {
-            idle += wait;
+            idle = if consumer.is_reading() { Duration::ZERO } else { idle + wait };
             if args.timeout.is_some_and(|timeout| idle >= timeout) {
                 return Ok(());
             }
             continue;
         };
         idle = Duration::ZERO;
-        if let Some(gap) = message.skipped() {
-            note(&format!(
-                "the log no longer has versions {} to {} of vgroup {}: this group was too slow for the retention",
-                gap.from,
-                gap.to - 1,
-                message.vgroup()
-            ));
-        }
+        tell_gap(&message);
         printer.message(&message, args.with_meta, &mut left).map_err(output_failed)?;
         if left == Some(0) {
             return Ok(());
@@ -172,10 +227,8 @@ async fn show(
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-    use model::{Code, Error};
-
     use super::*;
+    use clap::Parser;
 
     #[derive(Parser)]
     #[command(disable_help_flag = true)]
@@ -209,5 +262,30 @@ mod tests {
         assert!(error.message().contains("6000 to 1800000"), "{error}");
         let error: Error = args("s t -g a:b").config().unwrap_err();
         assert!(error.message().contains("group.id"), "{error}");
+    }
+
+    #[test]
+    fn an_option_and_a_parameter_must_not_say_different_things() {
+        for line in [
+            "s t -g g --set group.id=other",
+            "s t -g g --from latest --set auto.offset.reset=earliest",
+            "s t -g g --commit auto --set enable.auto.commit=false",
+            "s t -g g --replay --set enable.replay=false",
+            "s t -g g --replay --commit end",
+            "s t -g g --set enable.replay=true --commit auto",
+        ] {
+            let error = args(line).config().err().unwrap_or_else(|| panic!("{line} was taken"));
+            assert_eq!(error.code(), Code::InvalidParameters, "{line}");
+        }
+        for line in [
+            "s t -g g --set group.id=g",
+            "s t -g g --set auto.offset.reset=earliest",
+            "s t -g g --from earliest --set auto.offset.reset=earliest",
+            "s t -g g --replay --commit never",
+        ] {
+            args(line).config().unwrap_or_else(|e| panic!("{line}: {e}"));
+        }
+        let config = args("s t -g g --set auto.offset.reset=earliest").config().unwrap();
+        assert_eq!(config.auto_offset_reset, AutoOffsetReset::Earliest);
     }
 }

@@ -1,5 +1,6 @@
 //! Messages as lines.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use clap::ValueEnum;
@@ -11,13 +12,47 @@ use crate::cli::output::{Format, Printer, json_row, json_string, unique_names};
 /// How rows are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum RowFormat {
-    /// One object a line, with topic, vgroup and version
+    /// One object a line and row, see below
     #[default]
     Json,
     /// Values only; a header whenever the columns are others
     Csv,
     /// Aligned, for people
     Table,
+}
+
+/// Records that the log no longer had when it was read: text and JSON say the same numbers, both ends belong to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gap {
+    from: i64,
+    to: i64,
+    vgroup: u32,
+}
+
+impl Gap {
+    /// The one just before a message.
+    pub(super) fn before(message: &Message) -> Option<Self> {
+        let skipped = message.skipped()?;
+        Some(Self { from: skipped.from, to: skipped.to - 1, vgroup: message.vgroup() })
+    }
+
+    fn json(self) -> String {
+        format!("\"skipped\":{{\"from\":{},\"to\":{}}}", self.from, self.to)
+    }
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from, to, vgroup } = self;
+        let records =
+            if from == to { format!("record {from} is") } else { format!("records {from} to {to} are") };
+        write!(
+            f,
+            "vgroup {vgroup}: {records} gone: the log keeps what WAL_RETENTION_PERIOD and WAL_RETENTION_SIZE say; \
+             reading goes on at {}",
+            to + 1
+        )
+    }
 }
 
 /// Prints messages to `out`, each at once.
@@ -45,14 +80,14 @@ impl<W: Write> RowPrinter<W> {
         if let Some(json) = message.json().filter(|_| events) {
             self.event(message, json)?;
         }
-        if let (Some(gap), RowFormat::Json) = (message.skipped(), self.format) {
-            let gap = format!(",\"skipped\":{{\"from\":{},\"to\":{}}}}}", gap.from, gap.to);
-            writeln!(self.printer.out(), "{{{}{gap}", place(message))?;
+        if let (Some(gap), RowFormat::Json) = (Gap::before(message), self.format) {
+            writeln!(self.printer.out(), "{{{},{}}}", place(message), gap.json())?;
         }
+        let mut versions = message.row_versions();
         for block in message.blocks() {
             let rows = u64::try_from(block.batch().num_rows()).unwrap_or(u64::MAX);
             let shown = left.map_or(rows, |left| left.min(rows));
-            self.block(message, block, usize::try_from(shown).unwrap_or(usize::MAX))?;
+            self.block(message, block, &mut versions, usize::try_from(shown).unwrap_or(usize::MAX))?;
             if let Some(left) = left {
                 *left -= shown;
             }
@@ -63,22 +98,28 @@ impl<W: Write> RowPrinter<W> {
     fn event(&mut self, message: &Message, json: &str) -> io::Result<()> {
         match self.format {
             RowFormat::Json => {
-                let version = message.offset();
+                let version = message.last_version();
                 writeln!(self.printer.out(), "{{{},\"version\":{version},\"meta\":{json}}}", place(message))
             }
             RowFormat::Csv | RowFormat::Table => writeln!(self.printer.out(), "Meta: {json}"),
         }
     }
 
-    fn block(&mut self, message: &Message, block: &Block, rows: usize) -> io::Result<()> {
+    fn block(
+        &mut self,
+        message: &Message,
+        block: &Block,
+        versions: &mut impl Iterator<Item = i64>,
+        rows: usize,
+    ) -> io::Result<()> {
         if self.format == RowFormat::Json {
             let names = unique_names(block.columns().iter().map(|column| column.name.as_str()));
             let table =
                 block.table().map(|table| format!(",\"table\":{}", json_string(table))).unwrap_or_default();
-            let head = format!("{{{},\"version\":{}{table},\"row\":", place(message), message.offset());
-            for row in block.rows().take(rows) {
+            let place = place(message);
+            for (row, version) in block.rows().take(rows).zip(versions) {
                 let row = json_row(&names, block.columns(), row.values(), self.zone);
-                writeln!(self.printer.out(), "{head}{row}}}")?;
+                writeln!(self.printer.out(), "{{{place},\"version\":{version}{table},\"row\":{row}}}")?;
             }
             return Ok(());
         }
@@ -119,5 +160,20 @@ fn with_table(block: &Block, rows: usize) -> (Vec<Column>, arrow::array::RecordB
         Ok(named) => (columns, named),
         // Cannot be: the arrays are those of a batch. Rows without the name are better than none.
         Err(_) => (block.columns().to_vec(), batch),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_has_the_same_numbers_in_text_and_json() {
+        let gap = Gap { from: 6, to: 10, vgroup: 2 };
+        assert_eq!(gap.json(), r#""skipped":{"from":6,"to":10}"#);
+        let text = gap.to_string();
+        assert!(text.starts_with("vgroup 2: records 6 to 10 are gone: the log keeps "), "{text}");
+        assert!(text.ends_with("reading goes on at 11"), "{text}");
+        assert!(Gap { from: 0, to: 0, vgroup: 2 }.to_string().contains("record 0 is gone"));
     }
 }

@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use client::{Consumer, ConsumerConfig, Message};
-use model::{Code, Error, Result, Zone};
+use model::{Error, Result, Zone};
 
 use super::print::{RowFormat, RowPrinter};
-use crate::cli::common::{ConnectArgs, Signals, output_failed};
+use crate::cli::common::{ConnectArgs, Signals, note, output_failed};
 
 const USAGE: &str = "\
 Usage: subscribe <topic> -g <group_id> [options];
@@ -115,35 +115,50 @@ fn cut(mut text: String) -> String {
     text
 }
 
-/// Runs the statement. What goes wrong is told in TDengine's words on `out`, as its shell does, and as our error.
+/// How a statement ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli) enum Ended {
+    /// Well.
+    Done,
+    /// With a fault that has been told.
+    Faulty,
+}
+
+/// Says what went wrong in the words of TDengine's shell, with our code and cure.
+fn fault(what: &str, error: &Error) -> Ended {
+    let text = error.to_string();
+    let text = text.split_once("]: ").map_or(text.as_str(), |(_, text)| text);
+    note(&format!("Error: {what}: {text} [{:#06x}]", error.code().number()));
+    Ended::Faulty
+}
+
+/// Runs the statement: rows and the talk around them go to `out`; warnings and faults to stderr, in the words that
+/// TDengine's shell has for them.
 pub(in crate::cli) async fn run(
     words: &[String],
     connect: &ConnectArgs,
     zone: Zone,
     out: &mut impl Write,
     signals: &mut Signals,
-) -> Result<()> {
+) -> Result<Ended> {
     let mut warnings = Vec::new();
     let parsed = parse(words, &mut warnings);
     let mut say = |text: &str| writeln!(out, "{text}").and_then(|()| out.flush()).map_err(output_failed);
     for warning in &warnings {
-        say(warning)?;
+        note(warning);
     }
     let wanted = match parsed {
-        Parsed::Usage => return say(USAGE),
+        Parsed::Usage => return say(USAGE).map(|()| Ended::Done),
         Parsed::Wrong(text) => {
-            say(&text)?;
-            return Err(
-                Error::text(Code::SubscribeOptionInvalid, "group_id is required").hint("use -g <group_id>")
-            );
+            note(&text);
+            return Ok(Ended::Faulty);
         }
         Parsed::Run(wanted) => wanted,
     };
     let mut config = ConsumerConfig::new("");
     config.connect = connect.options();
     if let Err(error) = config.set("auto.offset.reset", &wanted.offset) {
-        say(&format!("Error: failed to set auto.offset.reset to '{}'", wanted.offset))?;
-        return Err(error.into());
+        return Ok(fault(&format!("failed to set auto.offset.reset to '{}'", wanted.offset), &error.into()));
     }
     let made =
         match config.set("group.id", &wanted.group).and_then(|()| config.set("client.id", &wanted.client)) {
@@ -152,10 +167,7 @@ pub(in crate::cli) async fn run(
         };
     let consumer = match made {
         Ok(consumer) => consumer,
-        Err(error) => {
-            say(&format!("Error: failed to create consumer: {}", error.message()))?;
-            return Err(error);
-        }
+        Err(error) => return Ok(fault("failed to create consumer", &error)),
     };
     let Wanted { topic, group, offset, .. } = &wanted;
     say(&format!(
@@ -163,11 +175,10 @@ pub(in crate::cli) async fn run(
     ))?;
     let subscribed = tokio::select! {
         subscribed = consumer.subscribe([topic.as_str()]) => subscribed,
-        () = signals.next() => return consumer.close().await,
+        () = signals.next() => return consumer.close().await.map(|()| Ended::Done),
     };
     if let Err(error) = subscribed {
-        say(&format!("Error: failed to subscribe: {}", error.message()))?;
-        return Err(error);
+        return Ok(fault("failed to subscribe", &error));
     }
     let mut total = 0;
     let shown = tokio::select! {
@@ -178,7 +189,7 @@ pub(in crate::cli) async fn run(
         .and_then(|()| out.flush())
         .map_err(output_failed)?;
     let closed = consumer.close().await;
-    shown.and(closed)
+    shown.and(closed).map(|()| Ended::Done)
 }
 
 async fn show(
@@ -192,6 +203,7 @@ async fn show(
     let mut left = wanted.rows;
     loop {
         let Some(message) = consumer.poll(Duration::from_millis(wanted.poll_ms)).await? else { continue };
+        super::tell_gap(&message);
         print(&mut printer, &message, &mut left, total).map_err(output_failed)?;
         if left == Some(0) {
             return Ok(());

@@ -394,16 +394,17 @@ impl Engine {
                 match self.vnodes.slot(vgroup) {
                     Some(Slot::Online(vnode)) => {
                         let at = vnode.positions();
+                        let damage = vnode.log_damage();
                         table.push([
                             vgroup.0.into(),
                             name,
                             vnode.counts().tables.into(),
                             1_u8.into(),
-                            "leader".into(),
+                            if damage.is_some() { "damaged" } else { "leader" }.into(),
                             format!("{}/{}", at.applied, at.committed).into(),
                             at.retained.0.into(),
                             at.end().0.into(),
-                            Cell::Null,
+                            damage.map(|error| error.message().to_owned()).into(),
                         ]);
                     }
                     other => {
@@ -465,11 +466,16 @@ impl Engine {
             ("rows", Kind::Big),
             ("committed", Kind::Text),
             ("lag", Kind::Big),
+            ("skipped", Kind::Big),
         ]);
         for row in self.mnode.show_subscriptions() {
-            let here = self.vnodes.get(row.vgroup).ok().map(|vnode| vnode.offsets(row.topic_id, &row.group));
-            let committed = here.as_ref().and_then(|offsets| offsets.committed);
-            let lag = here.zip(committed).map(|(here, committed)| here.log_end.0.saturating_sub(committed.0));
+            let here = self.vnodes.get(row.vgroup).ok().map(|vnode| {
+                let offsets = vnode.offsets(row.topic_id, &row.group);
+                let position = row.position().or(offsets.committed).or(offsets.start);
+                (offsets.committed, vnode.behind(row.topic_id, &row.group, position))
+            });
+            let committed = here.and_then(|(committed, _)| committed);
+            let behind = here.map(|(_, behind)| behind);
             let offset = row.offset();
             table.push([
                 row.topic.into(),
@@ -481,7 +487,8 @@ impl Engine {
                 offset.into(),
                 row.rows.into(),
                 committed.map(|version| format!("wal:{version}")).into(),
-                lag.into(),
+                behind.and_then(|behind| behind.lag).into(),
+                behind.map(|behind| behind.skipped).into(),
             ]);
         }
         table

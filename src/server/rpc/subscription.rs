@@ -85,8 +85,8 @@ impl SubscriptionService {
     ) -> Result<v1::HeartbeatResponse> {
         let consumer = ConsumerId(request.consumer);
         self.require_own(session, consumer)?;
-        let assignment = self.engine.mnode().assignment(consumer)?;
-        let places = request.progress.iter().filter_map(|progress| place(&assignment, progress)).collect();
+        let reset = self.engine.mnode().assignment(consumer)?.offset_reset;
+        let places = request.progress.iter().map(|progress| place(reset, progress)).collect();
         let heartbeat = Heartbeat { consumer, polled: request.polled, places };
         let reply = self.engine.mnode().heartbeat(&heartbeat)?;
         Ok(v1::HeartbeatResponse { denied_topics: reply.denied.iter().map(|topic| topic.0).collect() })
@@ -157,16 +157,20 @@ fn parameters(request: &v1::SubscribeRequest) -> ConsumerParameters {
     }
 }
 
-/// A position report with the token under which the consumer holds the vgroup; reports on others say nothing.
-fn place(assignment: &ConsumerAssignment, progress: &v1::Progress) -> Option<PlaceReport> {
-    let topic = assignment.topics.iter().find(|topic| topic.topic.id.0 == progress.topic)?;
-    let (vgroup, epoch) = *topic.vgroups.iter().find(|(vgroup, _)| vgroup.0 == progress.vgroup)?;
+/// A position report, with the token that the consumer names and not with the one in force: what it says of a time when it
+/// had the vgroup before must not pass for what it has read since.
+fn place(offset_reset: OffsetReset, progress: &v1::Progress) -> PlaceReport {
     let offset = match progress.position {
         Some(position) => mnode::ReportedOffset::Log(position),
-        None => mnode::ReportedOffset::Policy(assignment.offset_reset),
+        None => mnode::ReportedOffset::Policy(offset_reset),
     };
-    let place = mnode::Place { offset, end: progress.end };
-    Some(PlaceReport { topic: topic.topic.id, vgroup, epoch, place, rows: progress.rows })
+    PlaceReport {
+        topic: TopicId(progress.topic),
+        vgroup: VgroupId(progress.vgroup),
+        epoch: Epoch(progress.epoch),
+        place: mnode::Place { offset, end: progress.end },
+        rows: progress.rows,
+    }
 }
 
 fn assignment_to_wire(engine: &Engine, assignment: &ConsumerAssignment) -> v1::Assignment {

@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use model::{Code, Error, Result, SchemaVersion, TableSchema, TableUid, TopicId};
+use model::{Code, Error, Result, SchemaVersion, TableSchema, TableUid, TopicId, Version};
 use redb::{
     Database, DatabaseError, Key, ReadableDatabase, ReadableTable, TableDefinition, Value, WriteTransaction,
 };
@@ -30,6 +30,7 @@ const GROUPS: TableDefinition<'_, (u64, &str), &[u8]> = TableDefinition::new("gr
 const TOPICS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("topics");
 
 const FORMAT_KEY: &str = "format";
+const SHOWN_END_KEY: &str = "shown_end";
 const HEADER_KEY: &str = "header";
 
 /// An open checkpoint file.
@@ -102,6 +103,9 @@ impl CheckpointFile {
 
     /// Reads everything but the header into an empty state.
     pub(crate) fn load(&self, state: &mut VnodeState) -> Result<()> {
+        if let Some(shown_end) = self.shown_end()? {
+            state.restore_shown_end(shown_end);
+        }
         self.each(STABLES, |uid, entry: StableEntry| state.stables.restore(TableUid(uid), entry))?;
         self.each(SCHEMAS, |(uid, _), schema: TableSchema| {
             state.stables.put_schema(TableUid(uid), schema.into())
@@ -111,6 +115,14 @@ impl CheckpointFile {
         self.each(GROUPS, |(topic, group), held: GroupState| {
             state.groups.restore((TopicId(topic), group.to_owned()), held);
         })
+    }
+
+    /// Absent from a checkpoint whose writer did not know it: then everything that was applied counts.
+    fn shown_end(&self) -> Result<Option<Version>> {
+        let read = self.database.begin_read().map_err(|e| self.failed(e))?;
+        let about = read.open_table(ABOUT).map_err(|e| self.failed(e))?;
+        let stored = about.get(SHOWN_END_KEY).map_err(|e| self.failed(e))?;
+        Ok(stored.map(|stored| Version(stored.value())))
     }
 
     fn each<K: Key, T: DeserializeOwned>(
@@ -140,6 +152,7 @@ impl CheckpointFile {
         {
             let mut about = write.open_table(ABOUT).map_err(|e| self.failed(e))?;
             about.insert(FORMAT_KEY, FORMAT).map_err(|e| self.failed(e))?;
+            about.insert(SHOWN_END_KEY, snapshot.shown_end.0).map_err(|e| self.failed(e))?;
         }
         self.put(&write, HEADER, [(HEADER_KEY, Some(header))])?;
         self.put(&write, STABLES, snapshot.stables.iter().map(|(uid, entry)| (uid.0, entry.as_ref())))?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{SchemaVersion, TableSchema, TableUid, TopicId, VgroupId};
+use model::{SchemaVersion, TableSchema, TableUid, TopicId, Version, VgroupId};
 use serde::{Deserialize, Serialize};
 
 use crate::record::TopicDefinition;
@@ -30,6 +30,8 @@ type Changes<K, V> = Vec<(K, Option<V>)>;
 /// What changed.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
+    /// Version after the last record of a kind that topics show.
+    pub(crate) shown_end: Version,
     pub(crate) tables: Changes<TableUid, TableEntry>,
     pub(crate) stables: Changes<TableUid, StableEntry>,
     pub(crate) schemas: Changes<(TableUid, SchemaVersion), Arc<TableSchema>>,
@@ -45,6 +47,7 @@ impl Snapshot {
         let schema = |key: &(TableUid, SchemaVersion)| (*key, state.stables.schema(key.0, key.1).cloned());
         let group = |key: &GroupKey| (key.clone(), state.groups.get(key.0, &key.1).cloned());
         Self {
+            shown_end: state.shown_end(),
             tables: dirty.tables.iter().map(|uid| (*uid, state.tables.entry(*uid).cloned())).collect(),
             stables: dirty.stables.iter().map(|uid| (*uid, state.stables.entry(*uid).cloned())).collect(),
             schemas: dirty.schemas.iter().map(schema).collect(),

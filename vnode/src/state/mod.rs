@@ -44,6 +44,8 @@ pub struct VnodeState {
     pub(crate) store: Store,
     pub(crate) dirty: Dirty,
     applied: Version,
+    /// Version after the last record of a kind that topics show.
+    shown_end: Version,
     received_ns: i64,
     next_table: u64,
     /// Records of our own kinds applied since the shard was opened: how the proposer learns that all it has queued is
@@ -63,6 +65,7 @@ impl VnodeState {
             store,
             dirty: Dirty::default(),
             applied,
+            shown_end: applied.next(),
             received_ns,
             next_table,
             own_records: 0,
@@ -74,6 +77,17 @@ impl VnodeState {
     #[must_use]
     pub const fn applied(&self) -> Version {
         self.applied
+    }
+
+    /// Version after the last record of a kind that topics show. Those behind it are commits, owners and the like, which
+    /// no consumer waits for.
+    #[must_use]
+    pub const fn shown_end(&self) -> Version {
+        self.shown_end
+    }
+
+    pub(crate) const fn restore_shown_end(&mut self, shown_end: Version) {
+        self.shown_end = shown_end;
     }
 
     /// Receive time of the last record.
@@ -101,6 +115,9 @@ impl VnodeState {
     /// Takes in one record.
     pub fn apply_record(&mut self, version: Version, time_ns: i64, kind: Kind, body: &Bytes) {
         self.applied = version;
+        if kind.is_for_consumers() {
+            self.shown_end = version.next();
+        }
         self.received_ns = self.received_ns.max(time_ns);
         if !matches!(kind, Kind::Membership | Kind::Noop) {
             self.own_records += 1;

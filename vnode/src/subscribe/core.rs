@@ -9,9 +9,10 @@ use wal::{Reader, WalError, WalReader};
 
 use super::compiled::{Compiled, TopicCache};
 use super::evaluate::{Evaluator, Shapes, Shown};
+use super::findings::Findings;
 use super::gather::{Added, Gather};
 use super::{Range, Read, SubscribeRequest};
-use crate::state::VnodeState;
+use crate::state::{GroupKey, VnodeState};
 
 /// What a reader reads from.
 #[derive(Clone, Debug)]
@@ -19,6 +20,7 @@ pub(super) struct Log {
     pub(super) wal: WalReader,
     pub(super) state: Arc<RwLock<VnodeState>>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) findings: Arc<Findings>,
 }
 
 /// A record as the topic shows it.
@@ -32,6 +34,7 @@ struct Seen {
 #[derive(Debug)]
 pub(super) struct Core {
     log: Log,
+    key: GroupKey,
     request: SubscribeRequest,
     reader: Reader,
     position: Version,
@@ -51,15 +54,23 @@ struct Sight {
 }
 
 impl Core {
-    pub(super) fn new(log: Log, request: SubscribeRequest, position: Version) -> Self {
+    /// Starts at `position`; what is `skipped` before it is told with the first batch.
+    pub(super) fn new(
+        log: Log,
+        request: SubscribeRequest,
+        position: Version,
+        skipped: Option<(Version, Version)>,
+    ) -> Self {
         let reader = log.wal.reader(position);
+        let key = (request.topic, request.group.clone());
         Self {
             log,
+            key,
             request,
             reader,
             position,
             rest: VecDeque::new(),
-            skipped: None,
+            skipped,
             shapes: Shapes::new(),
             seen: Version(0),
         }
@@ -85,6 +96,7 @@ impl Core {
         self.seen = Version(sight.end.0.saturating_sub(1));
         if let Some(batch) = self.rest.pop_front() {
             self.position = batch.range.position;
+            self.log.findings.delivered(&self.key, batch.next);
             return Ok(Read::Batch(Box::new(batch)));
         }
         let begin = self.position;
@@ -103,24 +115,33 @@ impl Core {
     }
 
     fn read_from(&mut self, sight: &Sight, begin: Version, deadline_ns: i64) -> Result<Read> {
+        let from = self.position;
         let mut gather = Gather::default();
         let is_late = self.fill(sight, &mut gather, deadline_ns)?;
         // Whatever happened while this read: rows of a vgroup that has moved on are not handed out.
         self.check_owner()?;
         let range = self.range(sight.end);
         if gather.is_empty() {
+            self.log.findings.nothing_in(&self.key, from, self.position);
             return Ok(if is_late { Read::Timeout(range) } else { Read::CaughtUp(range) });
         }
         let options = self.request.options;
         let mut batch = gather.finish(&sight.topic, options, &self.log.state, begin, range)?;
         batch.skipped = self.skipped.take();
+        self.log.findings.delivered(&self.key, batch.next);
         Ok(Read::Batch(Box::new(batch)))
     }
 
     /// Reads records until the batch is full, the end is reached, or time is up; that it was is the answer.
     fn fill(&mut self, sight: &Sight, gather: &mut Gather, deadline_ns: i64) -> Result<bool> {
         while self.position < sight.end {
-            let Some(Seen { version, shown }) = self.next(&sight.topic)? else { break };
+            let Seen { version, shown } = match self.next(&sight.topic) {
+                Ok(Some(seen)) => seen,
+                Ok(None) => break,
+                // What is whole before it goes out first; the next look meets the error again.
+                Err(_) if !gather.is_empty() => break,
+                Err(e) => return Err(e),
+            };
             if self.request.options.replay {
                 self.replayed(sight, gather, version, shown)?;
                 if !gather.is_empty() {
@@ -128,7 +149,7 @@ impl Core {
                 }
                 continue;
             }
-            match gather.add(self.request.options, shown) {
+            match gather.add(self.request.options, version, shown) {
                 Added::More => self.position = version.next(),
                 Added::Full => {
                     self.position = version.next();
@@ -156,11 +177,11 @@ impl Core {
         for (at, write) in writes.into_iter().enumerate() {
             let write = Shown::Writes(vec![write]);
             if at == 0 {
-                gather.add(options, write);
+                gather.add(options, version, write);
                 continue;
             }
             let mut one = Gather::default();
-            one.add(options, write);
+            one.add(options, version, write);
             let mut range = self.range(sight.end);
             range.position = if at == last { version.next() } else { version };
             self.rest.push_back(one.finish(&sight.topic, options, &self.log.state, begin, range)?);
@@ -181,7 +202,7 @@ impl Core {
                     self.move_up();
                     continue;
                 }
-                Err(e) => return Err(of_wal(e)),
+                Err(e) => return Err(self.failed(e)),
             };
             let version = record.version;
             if !record.kind.is_for_consumers() {
@@ -198,16 +219,33 @@ impl Core {
         }
     }
 
-    /// What retention has taken is passed over, and told with the next batch.
+    /// What retention has taken is passed over, and told with the next batch; but not what this group's readers had found
+    /// to hold nothing for it.
     fn move_up(&mut self) {
         let first = self.log.wal.first_version();
-        if self.position < first {
-            let from = self.skipped.map_or(self.position, |(from, _)| from);
-            let (group, topic) = (&self.request.group, self.request.topic);
-            tracing::warn!(%topic, %group, %from, to = %first, "a group has fallen behind what the log keeps");
-            self.skipped = Some((from, first));
-            self.position = first;
+        if self.position >= first {
+            return;
         }
+        let from = self.log.findings.unread_from(&self.key, self.position);
+        self.position = first;
+        if from >= first {
+            return;
+        }
+        let from = self.skipped.map_or(from, |(from, _)| from);
+        self.skipped = Some((from, first));
+        if self.log.findings.gap(&self.key, from, first) {
+            let (topic, group) = &self.key;
+            tracing::warn!(%topic, %group, %from, next = %first, "a group has fallen behind what the log keeps");
+        }
+    }
+
+    fn failed(&self, e: WalError) -> Error {
+        let is_damage = e.is_damage();
+        let error = of_wal(e);
+        if is_damage {
+            self.log.findings.damaged(self.position, self.log.wal.first_version(), &error);
+        }
+        error
     }
 
     fn range(&self, end: Version) -> Range {
@@ -259,5 +297,10 @@ fn of_wal(e: WalError) -> Error {
         WalError::Io { .. } => Code::Io,
         _ => Code::Internal,
     };
-    Error::with(code, &e).caused_by(e)
+    let error = Error::with(code, &e).caused_by(e);
+    if code == Code::Damaged {
+        error.hint("put an intact copy of the file back, or go on behind the damage: seek, or another group")
+    } else {
+        error
+    }
 }

@@ -6,7 +6,7 @@ use parking_lot::RwLock;
 
 use super::compiled::{Compiled, Source};
 use super::evaluate::{Shown, ShownWrite};
-use super::{Batch, BatchKind, Block, Range, ReadOptions, meta};
+use super::{Batch, BatchKind, Block, Range, ReadOptions, RecordRun, meta};
 use crate::record::NewTable;
 use crate::state::VnodeState;
 
@@ -19,6 +19,7 @@ pub(super) struct Gather {
     events: Vec<String>,
     /// The events come in the form of several even if it is one.
     as_several: bool,
+    records: Vec<RecordRun>,
     rows: u64,
     written_ns: i64,
 }
@@ -40,13 +41,22 @@ impl Gather {
     }
 
     /// Takes in a record, if it goes with what is here.
-    pub(super) fn add(&mut self, options: ReadOptions, shown: Shown) -> Added {
-        match shown {
+    pub(super) fn add(&mut self, options: ReadOptions, version: Version, shown: Shown) -> Added {
+        let rows = match &shown {
+            Shown::Nothing => return Added::More,
+            Shown::Events(_) | Shown::Creates(_) => 0,
+            Shown::Writes(writes) => writes.iter().map(ShownWrite::rows).sum(),
+        };
+        let added = match shown {
             Shown::Nothing => Added::More,
             Shown::Events(events) => self.add_events(options, events, false),
             Shown::Creates(events) => self.add_events(options, events, true),
             Shown::Writes(writes) => self.add_writes(options, writes),
+        };
+        if !matches!(added, Added::Later) {
+            self.records.push(RecordRun { version, rows });
         }
+        added
     }
 
     fn add_events(&mut self, options: ReadOptions, events: Vec<String>, as_several: bool) -> Added {
@@ -108,6 +118,7 @@ impl Gather {
             }
         };
         let (next, written_ns) = (range.position, self.written_ns);
-        Ok(Batch { kind, begin, next, blocks, json, skipped: None, written_ns, range })
+        let records = self.records;
+        Ok(Batch { kind, begin, next, blocks, json, skipped: None, written_ns, records, range })
     }
 }

@@ -5,11 +5,12 @@
 //! group are records too, so that a parked reader learns of them in the same way, in the order of the log.
 //!
 //! `core` reads, `evaluate` says what a topic shows of a record (`rows` for its expressions, `meta` and `json` for
-//! events), `gather` makes batches of it.
+//! events), `gather` makes batches of it; `findings` keeps what comes to light on the way.
 
 mod compiled;
 mod core;
 mod evaluate;
+mod findings;
 mod gather;
 mod json;
 mod meta;
@@ -23,8 +24,10 @@ use model::{Code, Error, Result, Version};
 use tokio::sync::watch;
 
 pub(crate) use compiled::TopicCache;
+pub use findings::Behind;
+pub(crate) use findings::Findings;
 pub use types::{
-    Batch, BatchKind, Block, BlockSchema, OffsetReset, Range, Read, ReadOptions, SubscribeRequest,
+    Batch, BatchKind, Block, BlockSchema, OffsetReset, Range, Read, ReadOptions, RecordRun, SubscribeRequest,
 };
 
 use self::core::{Core, Log};
@@ -41,11 +44,18 @@ pub struct Subscription {
 
 impl Subscription {
     pub(crate) async fn open(vnode: Arc<Vnode>, request: SubscribeRequest) -> Result<Self> {
-        let position = resolve(&vnode, &request).await?;
-        let log =
-            Log { wal: vnode.group.log(), state: Arc::clone(&vnode.state), clock: Arc::clone(&vnode.clock) };
+        let Start { position, skipped } = resolve(&vnode, &request).await?;
+        if let Some((from, to)) = skipped {
+            vnode.findings.gap(&(request.topic, request.group.clone()), from, to);
+        }
+        let log = Log {
+            wal: vnode.group.log(),
+            state: Arc::clone(&vnode.state),
+            clock: Arc::clone(&vnode.clock),
+            findings: Arc::clone(&vnode.findings),
+        };
         let (applied, closing) = (vnode.group.applied(), vnode.closing.subscribe());
-        Ok(Self { vnode, core: Core::new(log, request, position), applied, closing })
+        Ok(Self { vnode, core: Core::new(log, request, position, skipped), applied, closing })
     }
 
     /// Next version to read.
@@ -100,8 +110,24 @@ impl fmt::Debug for Subscription {
     }
 }
 
-/// Where a reader starts (tmq.md 3.2).
-async fn resolve(vnode: &Vnode, request: &SubscribeRequest) -> Result<Version> {
+/// Number of a log's first record, whether it is still there or not.
+const FIRST_VERSION: Version = Version(0);
+
+/// Where a reader starts.
+struct Start {
+    position: Version,
+    /// What retention took before it, the second not included, of all that the reader asked for.
+    skipped: Option<(Version, Version)>,
+}
+
+impl Start {
+    const fn at(position: Version) -> Self {
+        Self { position, skipped: None }
+    }
+}
+
+/// Finds it (tmq.md 3.2).
+async fn resolve(vnode: &Vnode, request: &SubscribeRequest) -> Result<Start> {
     let known = {
         let state = vnode.state.read();
         core::check_owner(&state, request)?;
@@ -113,13 +139,33 @@ async fn resolve(vnode: &Vnode, request: &SubscribeRequest) -> Result<Version> {
             .or_else(|| held.and_then(|held| held.start).filter(|_| is_latest(request)))
     };
     if let Some(known) = known {
-        return Ok(known);
+        return check_kept(vnode, request, known).map(|()| Start::at(known));
     }
     match request.reset {
         OffsetReset::None => Err(Error::of(Code::NoCommittedOffset)),
-        OffsetReset::Earliest => Ok(vnode.positions().retained),
-        OffsetReset::Latest => remember_latest(vnode, request).await,
+        OffsetReset::Earliest => {
+            let position = vnode.positions().retained;
+            let skipped = (position > FIRST_VERSION).then_some((FIRST_VERSION, position));
+            Ok(Start { position, skipped })
+        }
+        OffsetReset::Latest => Ok(Start::at(remember_latest(vnode, request).await?)),
     }
+}
+
+/// Whoever wants no policy does not want the oldest record in place of a committed offset either: a gap is an error then,
+/// told before anything is read. A reader at work learns of a gap with its next batch, as all do.
+fn check_kept(vnode: &Vnode, request: &SubscribeRequest, committed: Version) -> Result<()> {
+    if request.reset != OffsetReset::None || request.position.is_some() {
+        return Ok(());
+    }
+    let first = vnode.positions().retained;
+    let key = (request.topic, request.group.clone());
+    if vnode.findings.unread_from(&key, committed) >= first {
+        return Ok(());
+    }
+    let gone = format!("committed={committed} first_kept={first}");
+    let hint = "seek to a version that is kept, or choose earliest or latest";
+    Err(Error::with(Code::OffsetOutOfRange, gone).hint(hint))
 }
 
 fn is_latest(request: &SubscribeRequest) -> bool {

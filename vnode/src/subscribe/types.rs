@@ -90,12 +90,24 @@ pub struct Batch {
     pub blocks: Vec<Block>,
     /// Events as JSON text (tmq.md 2.5); empty for [`BatchKind::Data`].
     pub json: String,
-    /// Versions that retention took before this batch, the second not included; `None` where there are none.
+    /// Versions that retention took before this batch, the second not included; `None` where there are none. For a group
+    /// that starts at the earliest record this counts from the log's very first.
     pub skipped: Option<(Version, Version)>,
     /// Receive time of the last write in it, nanoseconds since the epoch; 0 where there is none.
     pub written_ns: i64,
+    /// The records that it was made of, in order.
+    pub records: Vec<RecordRun>,
     /// The log as this batch was read.
     pub range: Range,
+}
+
+/// A record's share of a [`Batch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordRun {
+    /// The record.
+    pub version: Version,
+    /// How many of the batch's rows, counted through all its blocks, are this record's: none where it gave events alone.
+    pub rows: usize,
 }
 
 /// Kind of a [`Batch`].

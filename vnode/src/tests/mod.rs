@@ -1,8 +1,9 @@
-//! The whole shard over a temporary directory, on a clock that the test moves. A crash is a shard that is dropped
-//! without being closed.
+//! The whole shard over a temporary directory, on a clock that the test moves. A crash is a shard that ends without
+//! having been closed.
 
 mod changes;
 mod groups;
+mod lag;
 mod model_based;
 mod reading;
 mod restart;
@@ -63,18 +64,12 @@ pub(super) async fn open(dir: &Path, clock: &Arc<ManualClock>) -> Arc<Vnode> {
     try_open(dir, clock, database(1)).await.unwrap()
 }
 
-/// Ends the shard without telling it: what a killed process leaves on disk. Its tasks stop once nothing holds it.
+/// Ends the shard without flush or checkpoint: what a killed process leaves on disk. Waits until its tasks have let go of
+/// the files, and demands that nothing else holds them, so that the directory can be opened again at once.
 pub(super) async fn crash(vnode: Arc<Vnode>) {
-    let weak = Arc::downgrade(&vnode.group);
-    drop(vnode);
-    for _ in 0..2_000 {
-        if weak.strong_count() == 0 {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-    }
-    // The core lets go of its files a little later than the last handle of the group.
-    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    vnode.discard().await;
+    let others = Arc::strong_count(&vnode) - 1;
+    assert_eq!(others, 0, "drop readers before the crash: they hold the shard's files");
 }
 
 pub(super) fn meter() -> StableInfo {

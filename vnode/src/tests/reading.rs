@@ -2,7 +2,7 @@ use model::{Code, ColumnDef, SchemaVersion, Version};
 
 use super::*;
 use crate::record::SchemaChange;
-use crate::subscribe::{Batch, BatchKind};
+use crate::subscribe::{Batch, BatchKind, RecordRun};
 
 fn events(seen: Vec<(String, Vec<Row>)>) -> Vec<String> {
     seen.into_iter().map(|(json, _)| json).collect()
@@ -308,6 +308,29 @@ async fn a_gap_is_told_with_the_batch_behind_it() {
     let Batch { begin: told, skipped, .. } = *batch;
     assert_eq!((told, skipped), (begin, Some((begin, first))));
     assert!(drain(&mut reader).iter().all(|(_, rows)| !rows.is_empty()));
+    // Who comes new and asks for everything learns that it is not all.
+    let mut fresh = subscribe(&vnode, OffsetReset::Earliest).await;
+    assert_eq!(fresh.position(), first);
+    let Read::Batch(batch) = fresh.read(i64::MAX).unwrap() else { panic!("rows") };
+    assert_eq!((batch.begin, batch.skipped), (first, Some((Version(0), first))));
+    vnode.close().await.unwrap();
+}
+
+/// One message holds the rows of several records and tells them apart.
+#[tokio::test]
+async fn a_batch_tells_which_record_each_row_is_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let vnode = open(dir.path(), &clock()).await;
+    with_meter(&vnode).await;
+    with_topic(&vnode, TopicKind::Database, TopicMeta::Without).await;
+    let first = vnode.positions().end();
+    vnode.write(rows(&[("a", 1, 1), ("a", 2, 2)], Some(1))).await.unwrap();
+    vnode.write(rows(&[("a", 3, 3)], Some(1))).await.unwrap();
+    let mut reader = subscribe(&vnode, OffsetReset::Earliest).await;
+    let Read::Batch(batch) = reader.read(i64::MAX).unwrap() else { panic!("rows") };
+    let run = |version, rows| RecordRun { version, rows };
+    assert_eq!(batch.records, [run(first, 2), run(first.next(), 1)]);
+    assert_eq!(batch.skipped, None, "all of the log is there");
     vnode.close().await.unwrap();
 }
 

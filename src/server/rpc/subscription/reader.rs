@@ -195,10 +195,10 @@ impl Reader {
                     // Spent once sent: a reader that is stopped before gives it back.
                     credit.forget();
                 }
-                Read::Timeout(range) => self.tell(range, &mut told).await?,
+                Read::Timeout(range) => self.tell(range, true, &mut told).await?,
                 Read::CaughtUp(range) => {
                     drop(credit);
-                    self.tell(range, &mut told).await?;
+                    self.tell(range, false, &mut told).await?;
                     subscription.ready().await;
                 }
             }
@@ -222,12 +222,12 @@ impl Reader {
         }
     }
 
-    /// Tells the client once that there is nothing more at this moment.
-    async fn tell(&self, range: Range, told: &mut Option<Range>) -> Result<()> {
-        if *told == Some(range) {
+    /// Tells the client once how far this has read without anything to give, and whether it is `reading_on`.
+    async fn tell(&self, range: Range, reading_on: bool, told: &mut Option<(Range, bool)>) -> Result<()> {
+        if *told == Some((range, reading_on)) {
             return Ok(());
         }
-        *told = Some(range);
+        *told = Some((range, reading_on));
         let caught_up = v1::CaughtUp {
             topic: self.start.topic,
             vgroup: self.start.vgroup,
@@ -235,6 +235,7 @@ impl Reader {
             position: range.position.0,
             log_first: range.first.0,
             log_end: range.end.0,
+            reading_on,
         };
         self.opened.send(Event::CaughtUp(caught_up)).await
     }
@@ -285,6 +286,12 @@ impl Reader {
             skipped_from: skipped_from.0,
             skipped_to: skipped_to.0,
             written_ns: batch.written_ns.max(0).cast_unsigned(),
+            record_versions: batch.records.iter().map(|record| record.version.0).collect(),
+            record_rows: batch
+                .records
+                .iter()
+                .map(|record| u32::try_from(record.rows).unwrap_or(u32::MAX))
+                .collect(),
         };
         self.opened.send(Event::Message(message)).await
     }

@@ -1,0 +1,146 @@
+//! `tidemark subscribe`, and the statement of that name in `tidemark sql`: what is printed where, and when it ends.
+
+use serde_json::Value;
+
+use crate::support::{Server, connect, query, tidemark, wait_for};
+
+fn start(options: &str) -> Server {
+    let server = Server::start();
+    server.sql(&format!(
+        "CREATE DATABASE d VGROUPS 1 {options}; CREATE TABLE d.n (ts TIMESTAMP, v BIGINT); \
+         CREATE TOPIC t AS SELECT ts, v FROM d.n"
+    ));
+    server
+}
+
+fn insert(server: &Server, values: std::ops::Range<i64>) {
+    for v in values {
+        server.sql(&format!("INSERT INTO d.n VALUES ({}, {v})", 1_700_000_000_000 + v));
+    }
+}
+
+fn lines(output: &std::process::Output) -> Vec<Value> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn stderr(output: &std::process::Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn the_version_is_that_of_the_rows_record() {
+    let mut server = start("");
+    server.sql("INSERT INTO d.n VALUES (1700000000000, 0) (1700000000001, 1)");
+    insert(&server, 2..5);
+    let rows = lines(&server.run("subscribe", &["t", "-g", "g", "--from", "earliest", "--limit", "5"]));
+    let versions: Vec<u64> = rows.iter().map(|row| row["version"].as_u64().expect("a version")).collect();
+    server.terminate();
+    // What the log itself says.
+    let dump =
+        tidemark().args(["wal", "dump"]).arg(server.data_dir().join("vnode")).output().expect("it runs");
+    let data: Vec<(u64, u64)> = lines(&dump)
+        .iter()
+        .filter(|record| record["kind"] == "data")
+        .map(|record| (record["version"].as_u64().expect("version"), record["rows"].as_u64().expect("rows")))
+        .collect();
+    assert_eq!(data.iter().map(|(_, rows)| *rows).collect::<Vec<_>>(), [2, 1, 1, 1]);
+    let of_rows: Vec<u64> = data.iter().flat_map(|(version, rows)| vec![*version; *rows as usize]).collect();
+    assert_eq!(versions, of_rows);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_group_learns_what_the_log_no_longer_has() {
+    let server = start("WAL_RETENTION_PERIOD 1");
+    insert(&server, 0..5);
+    let connection = connect(&server).await;
+    wait_for("the first segment is gone", || async {
+        query(&connection, "FLUSH DATABASE d").await;
+        let rows = query(&connection, "SHOW d.VGROUPS").await;
+        rows.iter().next().expect("a vgroup").by_name::<i64>("wal_first").expect("wal_first") > 0
+    })
+    .await;
+    insert(&server, 10..11);
+    let args = ["t", "-g", "new", "--from", "earliest", "--limit", "1"];
+    let output = server.run("subscribe", &args);
+    let lines = lines(&output);
+    let (from, to) = (&lines[0]["skipped"]["from"], lines[0]["skipped"]["to"].as_i64().expect("to"));
+    assert_eq!(from, 0, "from the log's very first record");
+    assert!(lines[1]["version"].as_i64().expect("a version") > to, "both ends are gone: {lines:?}");
+    let said = stderr(&output);
+    assert!(said.contains(&format!("records 0 to {to} are gone: the log keeps ")), "{said}");
+    let again = server.run("sql", &["-s", "subscribe t -g other -o earliest -n 1"]);
+    assert!(stderr(&again).contains(&format!("records 0 to {to} are gone")), "{}", stderr(&again));
+}
+
+#[test]
+fn replay_does_not_end_in_a_pause_and_never_commits() {
+    let server = start("");
+    server.sql("CREATE TABLE d.marks (ts TIMESTAMP, v BIGINT)");
+    insert(&server, 0..1);
+    let written = std::time::Instant::now();
+    // The pause on the tape: three times as long as --timeout. What fills it is work, not a sleep.
+    let mut n = 0;
+    while written.elapsed() < std::time::Duration::from_millis(1_500) {
+        server.sql(&format!("INSERT INTO d.marks VALUES ({}, {n})", 1_700_000_000_000_i64 + n));
+        n += 1;
+    }
+    insert(&server, 1..2);
+    let args = ["t", "-g", "g", "--replay", "--from", "earliest", "--timeout", "500ms"];
+    for run in 0..2 {
+        let rows = lines(&server.run("subscribe", &args));
+        let values: Vec<_> = rows.iter().map(|row| row["row"]["v"].as_i64().expect("v")).collect();
+        assert_eq!(
+            values,
+            [0, 1],
+            "run {run}: the pause is no end, and no commit lets a run go on elsewhere"
+        );
+    }
+}
+
+#[test]
+fn options_that_contradict_each_other_are_wrong_use() {
+    let server = start("");
+    for args in [
+        &["t", "-g", "g", "--set", "group.id=other"][..],
+        &["t", "-g", "g", "--from", "latest", "--set", "auto.offset.reset=earliest"],
+        &["t", "-g", "g", "--replay", "--commit", "end"],
+        &["t", "-g", "g", "--set", "session.timeout.ms=1"],
+    ] {
+        let output = server.run("subscribe", args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).starts_with("error["), "{}", stderr(&output));
+        assert!(output.stdout.is_empty());
+    }
+    assert_eq!(server.sql("SHOW CONSUMERS").lines().count(), 1, "nobody came as far as the server");
+}
+
+#[test]
+fn the_statement_tells_a_fault_once_and_on_stderr() {
+    let server = start("");
+    let faults = [
+        ("subscribe t", "Error: group_id is required. Use -g <group_id>."),
+        ("subscribe nix -g g", "Error: failed to subscribe: "),
+        ("subscribe t -g g -o soon", "Error: failed to set auto.offset.reset to 'soon'"),
+        ("subscribe t -g a:b", "Error: failed to create consumer: "),
+    ];
+    for (statement, text) in faults {
+        let output = server.run("sql", &["-s", &format!("{statement}; SELECT 1")]);
+        assert_eq!(output.status.code(), Some(1), "{statement}");
+        assert_eq!(stderr(&output).matches("Error").count(), 1, "{}", stderr(&output));
+        assert!(
+            stderr(&output).starts_with(text) && !stderr(&output).contains("error["),
+            "{}",
+            stderr(&output)
+        );
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(!stdout.contains("rror") && !stdout.contains('1'), "{statement}: {stdout}");
+    }
+    let went_on = server.run("sql", &["--continue", "-o", "csv", "-s", "subscribe t; SELECT 1"]);
+    assert_eq!(went_on.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&went_on.stdout), "1\r\n1\r\n");
+    let warned = server.run("sql", &["-s", "subscribe -x 5"]);
+    assert!(warned.status.success());
+    assert_eq!(stderr(&warned), "Warning: unknown option '-x', ignored.\n");
+    assert!(String::from_utf8_lossy(&warned.stdout).starts_with("Usage: subscribe <topic> -g <group_id>"));
+}
