@@ -11,7 +11,7 @@
 //! A group has one voter today. What several need (a network, moving a checkpoint) fails with "not supported" rather
 //! than being half there.
 //!
-//! Inside, from the top: `group` (the public face) > `core` (one life of an openraft core, and the next after a storage
+//! Inside, from the top: `group` (the public face) and `upkeep` (its log's owner) > `core` (one life of an openraft core, and the next after a storage
 //! error) > `log_store`, `machine`, `network` (what openraft asks for) > `format` (bytes on disk). `syncer` is beside
 //! them: one fsync for all who wait.
 
@@ -29,6 +29,7 @@ mod proposal;
 mod shared;
 mod syncer;
 mod types;
+mod upkeep;
 
 #[cfg(test)]
 mod tests;

@@ -69,7 +69,7 @@ pub use format::{BODY_BYTES_MAX, FORMAT_VERSION};
 pub use log::{AppendOutcome, RetainOutcome, Size, Wal};
 pub use model::Version;
 pub use open::{Ignored, IgnoredFile, OpenReport, TornTail};
-pub use options::Options;
+pub use options::{Options, Rolling};
 pub use reader::{Reader, WalReader};
 pub use record::{NewRecord, Record, SchemaBlock, SchemaKey};
 pub use retention::Retention;

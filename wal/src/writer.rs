@@ -13,7 +13,7 @@ use crate::record::NewRecord;
 use crate::salt::Salts;
 use crate::segment::Segment;
 use crate::shared::Shared;
-use crate::{LastRecord, Version};
+use crate::{LastRecord, Rolling, Version};
 
 /// Disk space is taken in steps of this.
 const RESERVE_BYTES: u64 = 1 << 20;
@@ -35,6 +35,7 @@ pub(crate) struct Writer {
     pub(crate) sequence: u64,
     pub(crate) salts: Salts,
     pub(crate) batch: Batch,
+    pub(crate) rolling: Rolling,
 }
 
 /// The last segment.
@@ -91,13 +92,13 @@ impl Writer {
     /// Whether a batch of `bytes` belongs into another segment than the last.
     pub(crate) fn must_roll(&self, shared: &Shared, bytes: u64, now_ns: i64) -> bool {
         let Some(tail) = self.tail.as_ref().filter(|tail| tail.open) else { return true };
-        let full = tail.end.offset.saturating_add(bytes) > shared.options.segment_bytes_max;
-        !tail.is_empty(shared.next()) && (full || self.is_due(shared, now_ns))
+        let full = tail.end.offset.saturating_add(bytes) > self.rolling.segment_bytes_max;
+        !tail.is_empty(shared.next()) && (full || self.is_due(now_ns))
     }
 
     /// Whether the last segment is older than the roll period.
-    pub(crate) fn is_due(&self, shared: &Shared, now_ns: i64) -> bool {
-        let period_ns = shared.options.roll_period_ns;
+    pub(crate) fn is_due(&self, now_ns: i64) -> bool {
+        let period_ns = self.rolling.roll_period_ns;
         let created_ns = self.tail.as_ref().map(|tail| tail.segment.header.created_ns);
         period_ns > 0 && created_ns.is_some_and(|created| created.saturating_add(period_ns) <= now_ns)
     }
@@ -220,6 +221,11 @@ impl Writer {
         // A name that is in use again is not to be deleted.
         self.expired.retain(|segment| segment.first() != first);
         self.superseded.retain(|segment| segment.first() != first && shared.delete(segment).is_err());
+    }
+
+    /// Whether `bytes` behind the tail's end have disk space already.
+    pub(crate) fn has_reserved(&self, bytes: u64) -> bool {
+        self.tail.as_ref().is_some_and(|tail| tail.end.offset.saturating_add(bytes) <= tail.reserved)
     }
 
     /// Takes disk space for `bytes` behind the tail's end.

@@ -4,5 +4,7 @@ mod crash;
 mod disk;
 mod faults;
 mod group;
+mod ledger;
+mod matrix;
 mod suite;
 mod support;
