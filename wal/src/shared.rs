@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::disk::{Disk, write_file_atomic};
+use crate::disk::Disk;
 use crate::error::{Result, WalError};
 use crate::segment::Segment;
 use crate::{Options, Version};
@@ -118,10 +118,11 @@ impl Shared {
         self.disk.sync_dir(&self.dir).map_err(WalError::io("sync directory", &self.dir))
     }
 
-    /// Leaves word for the next process, should this one end before the log is healed. The disk is in trouble, so this
-    /// may fail too.
+    /// Leaves word for the next process, should this one end before the log is healed. The name alone is the word, and
+    /// it is not synced: it is needed for as long as the page cache lasts that it warns of, and no longer. The disk is in
+    /// trouble, so the less is asked of it the better; this may fail too.
     pub(crate) fn leave_doubt_mark(&self) {
-        if let Err(error) = write_file_atomic(&*self.disk, &self.dir.join(DOUBT_MARK), &[]) {
+        if let Err(error) = self.disk.create(&self.dir.join(DOUBT_MARK)) {
             tracing::error!(dir = %self.dir.display(), %error, "failed sync could not be marked");
         }
     }

@@ -31,8 +31,14 @@ impl Ledger {
         data(body)
     }
 
-    pub(super) fn note(&mut self, body: Bytes, outcome: Outcome) {
+    /// Notes what came of a proposal, and answers its number.
+    pub(super) fn note(&mut self, body: Bytes, outcome: Outcome) -> usize {
         self.tried.push((body, outcome));
+        self.tried.len() - 1
+    }
+
+    pub(super) fn acknowledge(&mut self, number: usize, version: Version) {
+        self.tried[number].1 = Outcome::Acknowledged(version);
     }
 
     /// Proposes, notes what came of it, and hands the answer on. What fails must say "try again".

@@ -103,7 +103,9 @@ impl Run {
             Step::Roll => self.group().roll().await,
             Step::Purge => self.purge().await,
             Step::Vote => {
-                self.group().close().await?;
+                let (group, _) = self.open.take().unwrap();
+                group.close().await?;
+                drop(group);
                 self.reopen().await
             }
             Step::Shutdown => self.group().close().await,
@@ -133,8 +135,16 @@ impl Run {
 }
 
 /// One fault, or `lasting` of them one after the other, from the `nth` call of `op` that `step` makes.
-async fn fail_at(step: Step, fsync: Fsync, op: Op, nth: u64, fault: SimFault, lasting: u64) -> Result<()> {
-    let mut run = Run::start(format!("{step:?} {fsync:?} {op:?} {nth} {fault:?} x{lasting}"), fsync).await?;
+async fn fail_at(
+    what: String,
+    step: Step,
+    fsync: Fsync,
+    op: Op,
+    nth: u64,
+    fault: SimFault,
+    lasting: u64,
+) -> Result<()> {
+    let mut run = Run::start(what, fsync).await?;
     for call in nth..nth + lasting {
         run.disk.fail_nth(op, call, fault);
     }
@@ -191,7 +201,7 @@ async fn calls_of(step: Step, fsync: Fsync) -> Result<Vec<(Op, u64)>> {
 
 #[tokio::test]
 async fn every_call_of_every_step_fails() -> Result<()> {
-    let mut cases = 0;
+    let (mut cases, mut failed) = (0, Vec::new());
     for (step, fsync) in STEPS.into_iter().flat_map(|step| [(step, Fsync::BeforeAck), (step, Fsync::Never)]) {
         for (op, calls) in calls_of(step, fsync).await? {
             // One beyond: what comes after the step fails too.
@@ -199,12 +209,19 @@ async fn every_call_of_every_step_fails() -> Result<()> {
                 (0..=calls).flat_map(|nth| faults_of(op).iter().map(move |fault| (nth, *fault)))
             {
                 for lasting in [1, 2, 20] {
-                    fail_at(step, fsync, op, nth, fault, lasting).await?;
+                    let case = format!("{step:?} {fsync:?} {op:?} {nth} {fault:?} x{lasting}");
+                    let run = tokio::spawn(fail_at(case.clone(), step, fsync, op, nth, fault, lasting));
+                    match run.await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(e)) => failed.push(format!("{case}: {e}")),
+                        Err(panic) => failed.push(format!("{case}: {panic}")),
+                    }
                     cases += 1;
                 }
             }
         }
     }
     assert!(cases > 1_000, "{cases} cases");
+    assert!(failed.is_empty(), "{} of {cases} cases:\n{}", failed.len(), failed.join("\n"));
     Ok(())
 }
