@@ -1,6 +1,6 @@
 //! Segment header: the first 128 bytes of a `.log` file.
 
-use super::{ALIGN, FORMAT_VERSION, Fields, crc};
+use super::{ALIGN, BadHeader, FORMAT_VERSION, Fields, check_format, crc};
 use crate::Version;
 
 pub(crate) const HEADER_BYTES: usize = 128;
@@ -72,13 +72,6 @@ pub struct LastRecord {
     pub time_ns: i64,
 }
 
-/// Why bytes are not a segment header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BadHeader {
-    Newer(u32),
-    Damaged,
-}
-
 impl SegmentHeader {
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = Fields([0; HEADER_BYTES]);
@@ -110,13 +103,7 @@ impl SegmentHeader {
         if f.0[..MAGIC.len()] != MAGIC {
             return Err(BadHeader::Damaged);
         }
-        // Looked at before the checksum: a later format may place that elsewhere, magic and format number stay.
-        if f.u32(AT_FORMAT) > FORMAT_VERSION {
-            return Err(BadHeader::Newer(f.u32(AT_FORMAT)));
-        }
-        if f.u32(AT_CRC) != crc(0, &f.0[..AT_CRC]) {
-            return Err(BadHeader::Damaged);
-        }
+        check_format(bytes, AT_FORMAT, AT_CRC)?;
         let first = Version(f.u64(AT_FIRST));
         let prev = PrevSegment {
             first: Version(f.u64(AT_PREV_FIRST)),
@@ -200,6 +187,8 @@ mod tests {
     fn newer_format_is_named() {
         let mut bytes = sample().encode();
         bytes[AT_FORMAT] = 9;
+        assert_eq!(SegmentHeader::decode(&bytes), Err(BadHeader::Damaged), "all else is as format 1 has it");
+        bytes[AT_CRC] ^= 1;
         assert_eq!(SegmentHeader::decode(&bytes), Err(BadHeader::Newer(9)));
     }
 
