@@ -44,6 +44,8 @@ mod cursor;
 pub mod disk;
 mod error;
 mod format;
+#[doc(hidden)]
+pub mod fuzz;
 mod index;
 mod log;
 mod open;

@@ -228,7 +228,7 @@ impl Segment {
         let path = self.index_path();
         let content = read_file(&*self.disk, &path).map_err(WalError::io("read index", &path))?;
         let Some(file) = content.as_deref().and_then(IndexFile::decode) else { return Ok(None) };
-        let fits = file.salt == self.header.salt && file.end == end;
+        let fits = file.salt == self.header.salt && file.end == end && file.lies_within(self.first());
         Ok(fits.then(|| Index::from_file(file)))
     }
 

@@ -26,6 +26,9 @@ const AT_SEQUENCE: usize = 88;
 const AT_CRC: usize = 124;
 const _: () = assert!(AT_CRC + 4 == HEADER_BYTES);
 
+/// No log gets there, and from here there is always a next one.
+const SEQUENCE_MAX: u64 = u64::MAX >> 1;
+
 /// No such thing, where a version or an offset stands.
 const NONE: u64 = u64::MAX;
 
@@ -104,6 +107,9 @@ impl SegmentHeader {
             return Err(BadHeader::Damaged);
         }
         check_format(bytes, AT_FORMAT, AT_CRC)?;
+        if f.u64(AT_SEQUENCE) > SEQUENCE_MAX {
+            return Err(BadHeader::Damaged);
+        }
         let first = Version(f.u64(AT_FIRST));
         let prev = PrevSegment {
             first: Version(f.u64(AT_PREV_FIRST)),

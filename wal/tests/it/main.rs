@@ -8,6 +8,7 @@ mod corruption;
 mod disk;
 mod durability;
 mod filler;
+mod fuzz;
 mod golden;
 mod handover;
 mod history;
