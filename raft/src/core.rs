@@ -156,7 +156,7 @@ pub(crate) fn replay<S: StateMachine>(shared: &Shared, state: &RwLock<S>) -> Res
     let applied_next = shared.progress.lock().next();
     shared.committed_next.fetch_max(applied_next.get(), Ordering::AcqRel);
     if let Some(applied) = applied_next.prev() {
-        shared.applied.send_replace(applied);
+        shared.applied.set(applied);
     }
     Ok(())
 }

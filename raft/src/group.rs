@@ -7,9 +7,9 @@ use std::task::{Context, Poll};
 
 use model::{Clock, Code, Error, Result};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
-use wal::{Disk, Kind, OpenReport, Version, Wal, WalReader};
+use wal::{Disk, Kind, OpenReport, Version, Wal, WalReader, Watermark};
 
 use crate::checkpoint::{Checkpoint, LogPosition};
 use crate::core::{self, Core};
@@ -193,10 +193,10 @@ impl<S: StateMachine> Group<S> {
         self.shared.wal.handle()
     }
 
-    /// The last applied version, and a wake-up at each change. By then the state machine shows it.
+    /// The last applied version, and a wake-up when it moves. By then the state machine shows it.
     #[must_use]
-    pub fn applied(&self) -> watch::Receiver<Version> {
-        self.shared.applied.subscribe()
+    pub fn applied(&self) -> Arc<Watermark> {
+        Arc::clone(&self.shared.applied)
     }
 
     /// Where the group stands.

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use model::{Clock, Error, Result};
 use parking_lot::Mutex;
-use tokio::sync::watch;
-use wal::{Disk, Rolling, Version, Wal};
+use wal::{Disk, Rolling, Version, Wal, Watermark};
 
 use crate::error::{of_join, of_wal};
 use crate::syncer::Syncer;
@@ -32,7 +31,7 @@ pub(crate) struct Shared {
     /// Changed only while the state machine is locked for writing.
     pub(crate) progress: Mutex<Progress>,
     /// Last applied version, told after the state machine is unlocked.
-    pub(crate) applied: watch::Sender<Version>,
+    pub(crate) applied: Arc<Watermark>,
     /// Version after the last committed one.
     pub(crate) committed_next: AtomicU64,
     reserved: Arc<AtomicU64>,
@@ -106,7 +105,7 @@ impl Shared {
             floor_stored: Mutex::new(None),
             committed_next: AtomicU64::new(progress.next().get()),
             progress: Mutex::new(progress),
-            applied: watch::Sender::new(applied),
+            applied: Arc::new(Watermark::new(applied)),
             reserved: Arc::default(),
             segment_bytes_max: AtomicU64::new(segment_bytes_max),
             failed: AtomicBool::new(false),

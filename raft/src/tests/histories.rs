@@ -198,7 +198,7 @@ async fn a_group_on_a_full_disk_opens_for_reading() -> Result<()> {
             ledger.check(&state.read(), &what);
             ledger.check_log(&group, &what);
             let positions = group.positions();
-            assert_eq!(*group.applied().borrow(), positions.applied, "{what}: consumers see it");
+            assert_eq!(group.applied().get(), positions.applied, "{what}: consumers see it");
             for _ in 0..3 {
                 let error = ledger.propose(&group, ledger.next(100)).await.unwrap_err();
                 assert_eq!(error.code(), Code::NoDiskSpace, "{what}");
