@@ -78,7 +78,7 @@ pub fn segment(data: &[u8]) {
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     disk.put(&Path::new(DIR).join(segment::file_name(first)), &bytes);
     expect_damage(crate::verify(&shared, Path::new(DIR)).map(drop));
-    if let Ok(dump) = crate::dump(&shared, Path::new(DIR)) {
+    if let Ok(dump) = crate::dump(&shared, Path::new(DIR), crate::DumpFilter::default()) {
         dump.for_each(drop);
     }
     expect_damage(open(&disk).and_then(|wal| use_log(&wal)));

@@ -42,7 +42,9 @@ mod batch;
 mod buffer;
 mod cursor;
 pub mod disk;
+mod dump;
 mod error;
+mod find;
 mod format;
 #[doc(hidden)]
 pub mod fuzz;
@@ -69,7 +71,9 @@ mod writer;
 
 pub use batch::record_bytes;
 pub use disk::{Disk, DiskFile, StdDisk, read_file, write_file_atomic};
+pub use dump::{Dump, DumpFilter, Dumped, dump};
 pub use error::{Damage, Fault, Result, WalError};
+pub use find::log_dirs;
 pub use format::record::Kind;
 pub use format::segment::LastRecord;
 pub use format::{BODY_BYTES_MAX, FORMAT_VERSION};
@@ -82,5 +86,5 @@ pub use options::{Options, Rolling};
 pub use reader::{Reader, WalReader};
 pub use record::{NewRecord, Record, SchemaBlock, SchemaKey};
 pub use retention::Retention;
-pub use verify::{Dump, Dumped, SegmentReport, SegmentState, dump, log_dirs, verify};
+pub use verify::{SegmentReport, SegmentState, verify};
 pub use watermark::{Passed, Watermark};

@@ -8,6 +8,8 @@ use wal::repair::{Repair, Why, plan};
 use wal::sim::{Op, SimDisk, SimFault};
 use wal::{Disk, Fault, Retention, Version, WalError};
 
+use wal::DumpFilter;
+
 use crate::common::*;
 
 const FIRST: u64 = 4;
@@ -46,7 +48,7 @@ fn is_intact(disk: &SimDisk, case: &str) -> bool {
     let reports = wal::verify(&sim(disk), dir()).unwrap();
     let told = reports.iter().any(|report| report.state.is_bad());
     let mut dumped = Vec::new();
-    for item in wal::dump(&sim(disk), dir()).unwrap() {
+    for item in wal::dump(&sim(disk), dir(), DumpFilter::default()).unwrap() {
         if let Ok(found) = item {
             assert_eq!(found.record.body, body(found.record.version.0), "{case}");
             dumped.push(found.record.version.0);
@@ -281,7 +283,7 @@ fn records_that_a_cut_removed_do_not_come_back() {
         let (wal, report) = open_with(&disk, small()).unwrap();
         assert_eq!(report.torn, None);
         assert_holds(&wal, 0, 5);
-        let dumped = wal::dump(&sim(&disk), dir()).unwrap().count();
+        let dumped = wal::dump(&sim(&disk), dir(), DumpFilter::default()).unwrap().count();
         assert_eq!(dumped, 5);
     }
 }
