@@ -19,6 +19,7 @@ mod checkpoint;
 mod core;
 mod entry;
 mod error;
+mod floor;
 mod format;
 mod group;
 mod log_store;
@@ -35,6 +36,7 @@ mod upkeep;
 mod tests;
 
 pub use checkpoint::{Checkpoint, LogPosition};
+pub use floor::floor_next;
 pub use group::{Group, Pending, Positions};
 pub use options::{Fsync, GroupOptions};
 pub use proposal::{Proposal, StateMachine};

@@ -293,7 +293,7 @@ pub(crate) fn store_floor(shared: &Shared, upto: LogId) -> Result<()> {
 }
 
 const VOTE_FILE: &str = "vote";
-const FLOOR_FILE: &str = "floor";
+pub(crate) const FLOOR_FILE: &str = "floor";
 
 /// Stores a vote unless it says no more than the stored one, after everything that is in the log: an election must not
 /// rest on records that a crash takes away.
