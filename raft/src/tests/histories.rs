@@ -27,7 +27,7 @@ struct History {
 
 impl History {
     fn new(seed: u64) -> Self {
-        let fsync = if seed % 2 == 0 { Fsync::BeforeAck } else { Fsync::Never };
+        let fsync = if seed.is_multiple_of(2) { Fsync::BeforeAck } else { Fsync::Never };
         let disk = SimDisk::new();
         let mut bench = Bench::new(Path::new("/sim"), Arc::new(disk.clone()), fsync);
         bench.options.wal.segment_bytes_max = 3_000;
