@@ -13,7 +13,7 @@ use wal::{Kind, NewRecord, Version};
 
 use crate::error::{of_fatal, of_wal};
 use crate::format;
-use crate::log_store::{LogStore, blocking, to_entry};
+use crate::log_store::{LogStore, to_entry};
 use crate::machine::Machine;
 use crate::network::NoPeers;
 use crate::options::GroupOptions;
@@ -34,15 +34,16 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Starts a core and returns once it leads in a new term and has applied its own first entry, and with it
-    /// everything before.
+    /// Starts a core over a log that [`replay`] has been through, and returns once it leads in a new term and has applied
+    /// its own first entry. Both need room on the disk: for the vote, and for that entry.
+    ///
+    /// # Errors
+    /// The first cause that was noted in `shared`, where the storage is why it does not lead.
     pub(crate) async fn start<S: StateMachine>(
         shared: &Arc<Shared>,
         state: &Arc<RwLock<S>>,
         options: &GroupOptions,
     ) -> Result<Self> {
-        let replayed = Arc::clone(state);
-        blocking(shared, move |shared| replay(shared, &replayed)).await?;
         let log = LogStore::new(Arc::clone(shared));
         let (machine, machine_ended) = Machine::new(Arc::clone(shared), Arc::clone(state));
         let config = Arc::new(config(options)?);
@@ -52,7 +53,7 @@ impl Core {
             Ok(()) => Ok(core),
             Err(e) => {
                 core.stop().await;
-                Err(e)
+                Err(shared.failure_of_life().unwrap_or(e))
             }
         }
     }
@@ -127,8 +128,8 @@ pub(crate) fn bootstrap(shared: &Shared) -> Result<()> {
 }
 
 /// Applies what is certainly committed: in a group of one, whatever is in the log. Doing it here rather than in openraft
-/// reads the log as a stream; openraft would collect the whole tail in memory first. Blocks.
-fn replay<S: StateMachine>(shared: &Shared, state: &RwLock<S>) -> Result<()> {
+/// reads the log as a stream; openraft would collect the whole tail in memory first. It writes nothing. Blocks.
+pub(crate) fn replay<S: StateMachine>(shared: &Shared, state: &RwLock<S>) -> Result<()> {
     let (from, end) = (shared.progress.lock().next(), shared.wal.next_version());
     if from < shared.wal.first_version() && shared.wal.first_version() < end {
         let first = shared.wal.first_version();
@@ -155,7 +156,7 @@ fn replay<S: StateMachine>(shared: &Shared, state: &RwLock<S>) -> Result<()> {
     let applied_next = shared.progress.lock().next();
     shared.committed_next.fetch_max(applied_next.get(), Ordering::AcqRel);
     if let Some(applied) = applied_next.prev() {
-        shared.applied.send_replace(applied);
+        shared.applied.set(applied);
     }
     Ok(())
 }

@@ -7,21 +7,21 @@ use std::task::{Context, Poll};
 
 use model::{Clock, Code, Error, Result};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
-use wal::{Disk, Kind, OpenReport, RetainOutcome, Retention, Version, Wal, WalReader};
+use wal::{Disk, Kind, OpenReport, Version, Wal, WalReader, Watermark};
 
 use crate::checkpoint::{Checkpoint, LogPosition};
 use crate::core::{self, Core};
 use crate::entry::{Command, Proposed};
 use crate::error::{of_fatal, of_io, of_wal};
 use crate::format::{self, position_of};
-use crate::log_store::{self, blocking};
-use crate::options::{Fsync, GroupOptions};
+use crate::log_store;
+use crate::options::GroupOptions;
 use crate::proposal::{Proposal, StateMachine};
 use crate::shared::{Progress, Reservation, Shared};
 use crate::syncer::Syncer;
-use crate::types::{Raft, log_id};
+use crate::types::log_id;
 
 /// Directory of the log within a group's directory.
 const WAL_DIR: &str = "wal";
@@ -38,7 +38,7 @@ const MEND_MAX: usize = 2;
 /// be opened again by this process before.
 pub struct Group<S> {
     options: GroupOptions,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     state: Arc<RwLock<S>>,
     /// None between two lives.
     core: RwLock<Option<Arc<Core>>>,
@@ -47,9 +47,11 @@ pub struct Group<S> {
     /// How often that was tried.
     mended: AtomicU64,
     /// Held while a checkpoint is made known: openraft makes one snapshot at a time.
-    compacting: tokio::sync::Mutex<()>,
+    pub(crate) compacting: tokio::sync::Mutex<()>,
     in_flight: Arc<Semaphore>,
     closed: AtomicBool,
+    /// Segments with records from here on survive retention.
+    pub(crate) keep: Mutex<Option<Version>>,
     syncing: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -104,10 +106,15 @@ impl<S: StateMachine> Group<S> {
     /// holds everything up to `checkpoint`. Returns once this node leads and has applied its own first entry, and so
     /// everything that was ever acknowledged.
     ///
+    /// A disk that can be read and not written, a full one above all, does not keep the group from being opened: a lone
+    /// voter has applied all that was acknowledged once it has read its log. It is then read-only, as after a storage
+    /// error later on: [`failure`](Self::failure) says why, and each proposal tries again to lead.
+    ///
     /// Runs on a tokio runtime with timers enabled. Nothing else may have the directory open.
     ///
     /// # Errors
-    /// I/O errors; [`Code::Damaged`] if the log, the vote or the checkpoint is; a newer format.
+    /// I/O errors of what must be read, or written because the group is new; [`Code::Damaged`] if the log, the vote or
+    /// the checkpoint is; a newer format.
     pub async fn open(
         options: GroupOptions,
         disk: Arc<dyn Disk>,
@@ -119,19 +126,26 @@ impl<S: StateMachine> Group<S> {
         let opened = tokio::task::spawn_blocking(move || open(&opening, disk, clock, checkpoint)).await;
         let (shared, report) = opened.map_err(crate::error::of_join).flatten()?;
         let shared = Arc::new(shared);
-        let core = Core::start(&shared, &state, &options).await?;
+        let replayed = Arc::clone(&state);
+        shared.blocking(move |shared| core::replay(shared, &replayed)).await?;
+        let core = match Core::start(&shared, &state, &options).await {
+            Ok(core) => Some(Arc::new(core)),
+            Err(e) if shared.is_failed() && e.may_retry() => None,
+            Err(e) => return Err(e),
+        };
         let syncing = tokio::spawn(Syncer::run(Arc::clone(&shared)));
         let in_flight = Arc::new(Semaphore::new(options.in_flight_bytes_max.max(PROPOSAL_BYTES) as usize));
         let group = Self {
             options,
             shared,
             state,
-            core: RwLock::new(Some(Arc::new(core))),
+            core: RwLock::new(core),
             mending: tokio::sync::Mutex::new(()),
             mended: AtomicU64::new(0),
             compacting: tokio::sync::Mutex::new(()),
             in_flight,
             closed: AtomicBool::new(false),
+            keep: Mutex::new(None),
             syncing: Mutex::new(Some(syncing)),
         };
         Ok((group, report))
@@ -179,10 +193,10 @@ impl<S: StateMachine> Group<S> {
         self.shared.wal.handle()
     }
 
-    /// The last applied version, and a wake-up at each change. By then the state machine shows it.
+    /// The last applied version, and a wake-up when it moves. By then the state machine shows it.
     #[must_use]
-    pub fn applied(&self) -> watch::Receiver<Version> {
-        self.shared.applied.subscribe()
+    pub fn applied(&self) -> Arc<Watermark> {
+        Arc::clone(&self.shared.applied)
     }
 
     /// Where the group stands.
@@ -231,64 +245,6 @@ impl<S: StateMachine> Group<S> {
         Ok(take(&state, checkpoint))
     }
 
-    /// A checkpoint has been stored: Raft gives up the records that it holds. They stay readable for consumers until
-    /// [`retain`](Self::retain) deletes their segments.
-    ///
-    /// # Errors
-    /// I/O errors, after which the group mends itself with the next proposal.
-    pub async fn compacted(&self, checkpoint: &Checkpoint) -> Result<()> {
-        let Some(applied) = checkpoint.applied else { return Ok(()) };
-        let membership = format::decode_stored_membership(&checkpoint.membership)?;
-        let _one_at_a_time = self.compacting.lock().await;
-        self.shared.progress.lock().stored(log_id(applied.version, applied.term), membership);
-        let core = self.working().await?;
-        let raft = &core.raft;
-        raft.trigger().snapshot().await.map_err(of_fatal)?;
-        reached(raft, applied.version, |metrics| metrics.snapshot).await?;
-        raft.trigger().purge_log(applied.version.get()).await.map_err(of_fatal)?;
-        reached(raft, applied.version, |metrics| metrics.purged).await
-    }
-
-    /// Makes everything that is in the log now durable.
-    ///
-    /// # Errors
-    /// [`Code::Io`]: the log is read-only then, and mends itself with the next proposal.
-    pub async fn sync(&self) -> Result<Version> {
-        let next = Syncer::sync(&self.shared).await?;
-        Ok(next.prev().unwrap_or_default())
-    }
-
-    /// Closes the log's segment, so that retention can delete it some day.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub async fn roll(&self) -> Result<()> {
-        self.log_work(|shared| shared.wal.roll(shared.clock.now_ns())).await
-    }
-
-    /// Closes the log's segment if it is older than the roll period. For a timer.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub async fn roll_if_due(&self) -> Result<()> {
-        self.log_work(|shared| shared.wal.roll_if_due(shared.clock.now_ns())).await
-    }
-
-    /// Deletes segments that lie wholly below the floor and are past `retention`.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub async fn retain(&self, retention: Retention) -> Result<RetainOutcome> {
-        let retain =
-            move |shared: &Shared| shared.wal.retain(shared.clock.now_ns(), shared.floor_next(), retention);
-        self.log_work(retain).await
-    }
-
-    /// Changes what an answer rests on. Proposals in flight may still be answered as before.
-    pub fn set_fsync(&self, fsync: Fsync) {
-        self.shared.syncer.set_when(fsync);
-    }
-
     /// Why the group is read-only, none if it is not. The next proposal tries to mend it.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
@@ -324,18 +280,7 @@ impl<S: StateMachine> Group<S> {
         synced.map(|_| ())
     }
 
-    async fn log_work<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Shared) -> wal::Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let done = blocking(&self.shared, move |shared| work(shared).map_err(of_wal)).await;
-        // Rolling makes records durable, and may find out that it cannot.
-        self.shared.syncer.serve(&self.shared);
-        self.note_poison();
-        done
-    }
-
-    fn note_poison(&self) {
+    pub(crate) fn note_poison(&self) {
         if self.shared.wal.is_poisoned() {
             self.shared.fail(Error::with(Code::Io, "log is read-only since a failed sync"));
         }
@@ -344,14 +289,13 @@ impl<S: StateMachine> Group<S> {
     /// Takes disk space, so that a full disk concerns this proposal alone.
     async fn reserve(&self, bytes: u64) -> Result<Reservation> {
         self.working().await?;
-        match self.shared.reserve(bytes) {
-            Ok(reservation) => Ok(reservation),
+        match self.shared.reserve(bytes).await {
             Err(_) if self.shared.wal.is_poisoned() => {
                 self.note_poison();
                 self.working().await?;
-                self.shared.reserve(bytes).map_err(of_wal)
+                self.shared.reserve(bytes).await
             }
-            Err(e) => Err(of_wal(e)),
+            reserved => reserved,
         }
     }
 
@@ -368,7 +312,7 @@ impl<S: StateMachine> Group<S> {
     }
 
     /// The core, built anew if it has failed.
-    async fn working(&self) -> Result<Arc<Core>> {
+    pub(crate) async fn working(&self) -> Result<Arc<Core>> {
         match self.current() {
             Some(core) => Ok(core),
             None => self.mend().await,
@@ -383,9 +327,10 @@ impl<S: StateMachine> Group<S> {
             return Err(Error::of(Code::ShuttingDown));
         }
         if self.current().is_none() && self.mended.load(Ordering::Acquire) == seen {
+            self.shared.begin_life();
             let rebuilt = self.rebuild().await;
             self.mended.fetch_add(1, Ordering::AcqRel);
-            rebuilt?;
+            rebuilt.inspect_err(|e| self.shared.fail(e.clone()))?;
         }
         self.current().ok_or_else(|| self.shared.failure().unwrap_or_else(|| Error::of(Code::Io)))
     }
@@ -395,7 +340,12 @@ impl<S: StateMachine> Group<S> {
         if let Some(old) = old {
             old.stop().await;
         }
-        blocking(&self.shared, |shared| shared.wal.heal(shared.clock.now_ns()).map_err(of_wal)).await?;
+        let replayed = Arc::clone(&self.state);
+        let heal_and_replay = move |shared: &Shared| {
+            shared.wal.heal(shared.clock.now_ns()).map_err(of_wal)?;
+            core::replay(shared, &replayed)
+        };
+        self.shared.blocking(heal_and_replay).await?;
         self.shared.syncer.serve(&self.shared);
         let core = Core::start(&self.shared, &self.state, &self.options).await?;
         *self.core.write() = Some(Arc::new(core));
@@ -464,23 +414,4 @@ fn check(proposal: &Proposal) -> Result<()> {
         return Err(Error::with(Code::SqlTooLong, format_args!("bytes={largest} bytes_max={max}")));
     }
     Ok(())
-}
-
-/// Waits until openraft reports `version` or a later one.
-async fn reached(
-    raft: &Raft,
-    version: Version,
-    what: impl Fn(&openraft::RaftMetrics<u64, openraft::EmptyNode>) -> Option<crate::types::LogId>,
-) -> Result<()> {
-    let mut metrics = raft.metrics();
-    loop {
-        {
-            let now = metrics.borrow_and_update();
-            if what(&now).is_some_and(|at| at.index >= version.get()) {
-                return Ok(());
-            }
-            now.running_state.clone().map_err(of_fatal)?;
-        }
-        metrics.changed().await.map_err(|_| Error::of(Code::ShuttingDown))?;
-    }
 }

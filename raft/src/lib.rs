@@ -11,7 +11,7 @@
 //! A group has one voter today. What several need (a network, moving a checkpoint) fails with "not supported" rather
 //! than being half there.
 //!
-//! Inside, from the top: `group` (the public face) > `core` (one life of an openraft core, and the next after a storage
+//! Inside, from the top: `group` (the public face) and `upkeep` (its log's owner) > `core` (one life of an openraft core, and the next after a storage
 //! error) > `log_store`, `machine`, `network` (what openraft asks for) > `format` (bytes on disk). `syncer` is beside
 //! them: one fsync for all who wait.
 
@@ -19,6 +19,7 @@ mod checkpoint;
 mod core;
 mod entry;
 mod error;
+mod floor;
 mod format;
 mod group;
 mod log_store;
@@ -29,11 +30,13 @@ mod proposal;
 mod shared;
 mod syncer;
 mod types;
+mod upkeep;
 
 #[cfg(test)]
 mod tests;
 
 pub use checkpoint::{Checkpoint, LogPosition};
+pub use floor::floor_next;
 pub use group::{Group, Pending, Positions};
 pub use options::{Fsync, GroupOptions};
 pub use proposal::{Proposal, StateMachine};

@@ -1,7 +1,8 @@
 //! The log as openraft asks for it: the WAL, a file for the vote, and a file for what Raft has given up.
 //!
-//! Records that are not applied yet are kept at hand, so that applying one reads no disk. Writes go to the page cache
-//! and are made right here, on the core's task; what waits for the disk (fsync, rename) goes to a blocking thread.
+//! Records that are not applied yet are kept at hand, so that openraft's reads of them ask no disk. Writes go to the page
+//! cache and are made right here, on the core's task; what waits for the disk (fsync, a new segment) goes to a blocking
+//! thread.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -16,7 +17,7 @@ use parking_lot::Mutex;
 use wal::{Kind, LastRecord, NewRecord, Reader, Version};
 
 use crate::entry::{Content, Entry};
-use crate::error::{of_io, of_join, of_wal, to_read_error, to_vote_error, to_write_error};
+use crate::error::{of_io, of_wal, to_read_error, to_vote_error, to_write_error};
 use crate::format;
 use crate::shared::Shared;
 use crate::types::{LogId, StorageError, TypeConfig, Vote, log_id};
@@ -77,7 +78,7 @@ impl LogStore {
     }
 
     /// Writes a batch and keeps it at hand.
-    fn write(&mut self, mut entries: Vec<Entry>) -> Result<()> {
+    async fn write(&mut self, mut entries: Vec<Entry>) -> Result<()> {
         // What Raft has given up it would not see again: nothing to store. Only openraft's storage suite does this.
         let floor_next = self.shared.floor_next();
         entries.retain(|entry| entry.log_id.index >= floor_next.get());
@@ -89,11 +90,18 @@ impl LogStore {
             let record = to_record(entry, now_ns, &mut time_ns)?;
             self.batch.push(record);
         }
-        self.shared.wal.append(first, &self.batch, now_ns).map_err(of_wal)?;
+        let bytes = self.batch.iter().map(|record| wal::record_bytes(record.body.len())).sum();
+        if self.shared.wal.try_append(first, &self.batch, now_ns).map_err(of_wal)?.is_none() {
+            // A segment is started first, or another thread is about it: that waits for the disk.
+            let batch = std::mem::take(&mut self.batch);
+            let append = move |shared: &Shared| {
+                shared.wal.append(first, &batch, now_ns).map_err(of_wal)?;
+                Ok(batch)
+            };
+            self.batch = self.shared.blocking(append).await?;
+        }
         self.last_time_ns = time_ns;
-        self.shared
-            .syncer
-            .written(self.batch.iter().map(|record| wal::record_bytes(record.body.len())).sum());
+        self.shared.syncer.written(bytes);
         let applied = self.shared.progress.lock().next();
         let mut recent = self.reader.recent.lock();
         recent.drop_below(applied);
@@ -227,7 +235,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         I: IntoIterator<Item = Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let written = self.write(entries.into_iter().collect());
+        let written = self.write(entries.into_iter().collect()).await;
         written.map_err(|e| self.shared.ends_core(e, to_write_error))?;
         // With one voter an fsync is awaited by those who wait for an answer (`syncer`), not by Raft.
         callback.log_io_completed(Ok(()));
@@ -238,9 +246,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let from = Version(since.index);
         self.reader.recent.lock().drop_from(from);
         self.reader.from_disk = None;
-        let cut = blocking(&self.shared, move |shared| {
-            shared.wal.cut_from(from, shared.clock.now_ns()).map_err(of_wal)
-        });
+        let cut = self
+            .shared
+            .blocking(move |shared| shared.wal.cut_from(from, shared.clock.now_ns()).map_err(of_wal));
         cut.await.map_err(|e| self.shared.ends_core(e, to_write_error))?;
         self.last_time_ns = self.shared.wal.last().map_or(i64::MIN, |last| last.time_ns);
         Ok(())
@@ -253,7 +261,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         }
         self.last_time_ns = self.last_time_ns.max(0);
         let time_ns = self.last_time_ns;
-        let purged = blocking(&self.shared, move |shared| purge(shared, upto, time_ns)).await;
+        let purged = self.shared.blocking(move |shared| purge(shared, upto, time_ns)).await;
         purged.map_err(|e| self.shared.ends_core(e, to_write_error))?;
         self.reader.recent.lock().drop_below(self.shared.floor_next());
         Ok(())
@@ -267,15 +275,25 @@ fn purge(shared: &Shared, upto: LogId, time_ns: i64) -> Result<()> {
         let before = LastRecord { version: Version(upto.index), term: upto.leader_id.term, time_ns };
         shared.wal.reset(next, Some(before), shared.clock.now_ns()).map_err(of_wal)?;
     }
-    let path = shared.dir.join(FLOOR_FILE);
-    wal::write_file_atomic(&*shared.disk, &path, &format::encode_floor(&upto))
-        .map_err(|e| of_io("raft floor is not stored", e))?;
+    store_floor(shared, upto)?;
     *shared.floor.lock() = Some(upto);
     Ok(())
 }
 
+/// Notes on disk that a checkpoint holds everything up to `upto`, so that Raft may give it up. Blocks.
+pub(crate) fn store_floor(shared: &Shared, upto: LogId) -> Result<()> {
+    let mut stored = shared.floor_stored.lock();
+    if *stored < Some(upto) {
+        let path = shared.dir.join(FLOOR_FILE);
+        wal::write_file_atomic(&*shared.disk, &path, &format::encode_floor(&upto))
+            .map_err(|e| of_io("raft floor is not stored", e))?;
+        *stored = Some(upto);
+    }
+    Ok(())
+}
+
 const VOTE_FILE: &str = "vote";
-const FLOOR_FILE: &str = "floor";
+pub(crate) const FLOOR_FILE: &str = "floor";
 
 /// Stores a vote unless it says no more than the stored one, after everything that is in the log: an election must not
 /// rest on records that a crash takes away.
@@ -284,14 +302,14 @@ async fn save_vote(shared: &Arc<Shared>, vote: Vote) -> Result<()> {
     if stored.is_some_and(|stored| stored.leader_id() == vote.leader_id()) {
         return Ok(());
     }
-    blocking(shared, move |shared| {
+    let store = move |shared: &Shared| {
         shared.wal.sync().map_err(of_wal)?;
         wal::write_file_atomic(&*shared.disk, &shared.dir.join(VOTE_FILE), &format::encode_vote(&vote))
             .map_err(|e| of_io("raft vote is not stored", e))?;
         *shared.vote.lock() = Some(Vote { committed: false, ..vote });
         Ok(())
-    })
-    .await
+    };
+    shared.blocking(store).await
 }
 
 /// Reads vote and floor. Blocks.
@@ -314,15 +332,7 @@ pub(crate) fn load(shared: &Shared) -> Result<()> {
     *shared.vote.lock() = if term(&in_log) > term(&vote) { in_log } else { vote };
     // Retention deletes below the floor only, but a log may have been copied without the file.
     let before = shared.wal.handle().before_first().map(|before| log_id(before.version, before.term));
+    *shared.floor_stored.lock() = floor;
     *shared.floor.lock() = floor.max(before);
     Ok(())
-}
-
-/// Runs `work` on a thread that may block.
-pub(crate) async fn blocking<T: Send + 'static>(
-    shared: &Arc<Shared>,
-    work: impl FnOnce(&Shared) -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let shared = Arc::clone(shared);
-    tokio::task::spawn_blocking(move || work(&shared)).await.map_err(of_join).flatten()
 }

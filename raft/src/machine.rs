@@ -63,7 +63,7 @@ impl<S: StateMachine> Machine<S> {
         drop(state);
         let next = self.shared.progress.lock().next();
         if let Some(last) = next.prev() {
-            self.shared.applied.send_if_modified(|told| std::mem::replace(told, last) != last);
+            self.shared.applied.set(last);
         }
         for entry in entries.iter().filter(|entry| entry.log_id.index < next.get()) {
             if let Content::Proposed(proposed) = &entry.content {

@@ -23,6 +23,16 @@ pub struct GroupOptions {
 }
 
 impl GroupOptions {
+    /// Takes over a database's options of the log, as [`alter`](crate::Group::alter) does later.
+    #[must_use]
+    pub fn with_wal(mut self, options: &model::WalOptions) -> Self {
+        let wal::Rolling { segment_bytes_max, roll_period_ns } = rolling_of(options);
+        self.wal.segment_bytes_max = segment_bytes_max;
+        self.wal.roll_period_ns = roll_period_ns;
+        self.fsync = Fsync::from(options);
+        self
+    }
+
     /// The defaults for group `group` in `dir`.
     #[must_use]
     pub fn new(group: u32, dir: impl Into<PathBuf>) -> Self {
@@ -36,6 +46,16 @@ impl GroupOptions {
             in_flight_bytes_max: 16 << 20,
             seed: u64::from(group),
         }
+    }
+}
+
+const NS_PER_S: i64 = 1_000_000_000;
+
+/// When a segment is closed, as a database's options say.
+pub(crate) fn rolling_of(options: &model::WalOptions) -> wal::Rolling {
+    wal::Rolling {
+        segment_bytes_max: options.segment_bytes(),
+        roll_period_ns: i64::try_from(options.roll_period_s).unwrap_or(i64::MAX).saturating_mul(NS_PER_S),
     }
 }
 

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use model::{Clock, Error};
+use model::{Clock, Error, Result};
 use parking_lot::Mutex;
-use tokio::sync::watch;
-use wal::{Disk, Version, Wal};
+use wal::{Disk, Rolling, Version, Wal, Watermark};
 
+use crate::error::{of_join, of_wal};
 use crate::syncer::Syncer;
 use crate::types::{LogId, SnapshotMeta, StorageError, StoredMembership, Vote};
 
@@ -26,16 +26,27 @@ pub(crate) struct Shared {
     pub(crate) vote: Mutex<Option<Vote>>,
     /// The last record that Raft has given up.
     pub(crate) floor: Mutex<Option<LogId>>,
+    /// As stored in the `floor` file: what Raft may give up.
+    pub(crate) floor_stored: Mutex<Option<LogId>>,
     /// Changed only while the state machine is locked for writing.
     pub(crate) progress: Mutex<Progress>,
     /// Last applied version, told after the state machine is unlocked.
-    pub(crate) applied: watch::Sender<Version>,
+    pub(crate) applied: Arc<Watermark>,
     /// Version after the last committed one.
     pub(crate) committed_next: AtomicU64,
     reserved: Arc<AtomicU64>,
-    segment_bytes_max: u64,
+    segment_bytes_max: AtomicU64,
     failed: AtomicBool,
-    failure: Mutex<Option<Error>>,
+    failing: Mutex<Failing>,
+}
+
+/// Why the group is read-only.
+#[derive(Debug, Default)]
+struct Failing {
+    /// Counts the attempts to build a core.
+    life: u64,
+    /// The first error of a life, and which one.
+    failure: Option<(u64, Error)>,
 }
 
 /// How far the state machine is.
@@ -91,36 +102,65 @@ impl Shared {
             syncer,
             vote: Mutex::new(None),
             floor: Mutex::new(None),
+            floor_stored: Mutex::new(None),
             committed_next: AtomicU64::new(progress.next().get()),
             progress: Mutex::new(progress),
-            applied: watch::Sender::new(applied),
+            applied: Arc::new(Watermark::new(applied)),
             reserved: Arc::default(),
-            segment_bytes_max,
+            segment_bytes_max: AtomicU64::new(segment_bytes_max),
             failed: AtomicBool::new(false),
-            failure: Mutex::new(None),
+            failing: Mutex::default(),
         }
     }
 
-    /// Takes disk space for `bytes` beside everything that has been proposed and is not in the log yet.
+    /// Runs `work` on a thread that may block.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let shared = Arc::clone(self);
+        tokio::task::spawn_blocking(move || work(&shared)).await.map_err(of_join).flatten()
+    }
+
+    /// Takes disk space for `bytes` beside everything that has been proposed and is not in the log yet. Waits for the
+    /// disk on another thread, and only where the space taken before is used up.
     ///
     /// Space is taken in the last segment, and another is started where that has no room. So that a burst of proposals
     /// does not leave a trail of small segments, what the others hold counts up to a quarter of a segment only.
-    pub(crate) fn reserve(&self, bytes: u64) -> wal::Result<Reservation> {
+    pub(crate) async fn reserve(self: &Arc<Self>, bytes: u64) -> Result<Reservation> {
         let before = self.reserved.fetch_add(bytes, Ordering::AcqRel);
         let reservation = Reservation { bytes, total: Arc::clone(&self.reserved) };
-        let all = before.saturating_add(bytes).min(self.segment_bytes_max / 4).max(bytes);
-        self.wal.reserve(all, self.clock.now_ns())?;
+        let share = self.segment_bytes_max.load(Ordering::Relaxed) / 4;
+        let all = before.saturating_add(bytes).min(share).max(bytes);
+        if !self.wal.try_reserve(all, self.clock.now_ns()).map_err(of_wal)? {
+            self.blocking(move |shared| shared.wal.reserve(all, shared.clock.now_ns()).map_err(of_wal))
+                .await?;
+        }
         Ok(reservation)
     }
 
-    /// Makes the group read-only until its core has been built anew. The first cause is kept.
+    /// Alters when segments are closed.
+    pub(crate) fn set_rolling(&self, rolling: Rolling) {
+        self.segment_bytes_max.store(rolling.segment_bytes_max, Ordering::Relaxed);
+        self.wal.set_rolling(rolling);
+    }
+
+    /// Makes the group read-only until its core has been built anew. The first cause of each life is kept.
     pub(crate) fn fail(&self, error: Error) {
-        let mut failure = self.failure.lock();
-        if failure.is_none() {
-            tracing::error!(group = self.group, %error, "raft group is read-only");
-            *failure = Some(error);
-            self.failed.store(true, Ordering::Release);
+        let mut failing = self.failing.lock();
+        let life = failing.life;
+        match &failing.failure {
+            Some((of, _)) if *of == life => return,
+            Some(_) => tracing::debug!(group = self.group, %error, "raft group is still read-only"),
+            None => tracing::error!(group = self.group, %error, "raft group is read-only"),
         }
+        failing.failure = Some((life, error));
+        self.failed.store(true, Ordering::Release);
+    }
+
+    /// A core is about to be built anew: what ends that one is why the group is read-only from then on.
+    pub(crate) fn begin_life(&self) {
+        self.failing.lock().life += 1;
     }
 
     /// As [`Shared::fail`], for an error that openraft gets to see: it ends the core.
@@ -135,12 +175,18 @@ impl Shared {
     }
 
     pub(crate) fn failure(&self) -> Option<Error> {
-        self.failure.lock().clone()
+        self.failing.lock().failure.as_ref().map(|(_, error)| error.clone())
+    }
+
+    /// The first error of the core that was built last.
+    pub(crate) fn failure_of_life(&self) -> Option<Error> {
+        let failing = self.failing.lock();
+        failing.failure.as_ref().filter(|(life, _)| *life == failing.life).map(|(_, error)| error.clone())
     }
 
     pub(crate) fn clear_failure(&self) {
-        let mut failure = self.failure.lock();
-        *failure = None;
+        let mut failing = self.failing.lock();
+        failing.failure = None;
         self.failed.store(false, Ordering::Release);
     }
 

@@ -25,7 +25,8 @@ pub(crate) struct Syncer {
     /// Applied, not yet durable; in order of versions.
     waiting: Mutex<VecDeque<(Version, Arc<Proposed>)>>,
     work: Notify,
-    stop: Notify,
+    /// Ends a period before its time, if there is a reason.
+    hurry: Notify,
     stopped: AtomicBool,
     /// Written since the last fsync was asked for.
     unsynced_bytes: AtomicU64,
@@ -37,7 +38,7 @@ impl Syncer {
             when: Mutex::new(when),
             waiting: Mutex::default(),
             work: Notify::new(),
-            stop: Notify::new(),
+            hurry: Notify::new(),
             stopped: AtomicBool::new(false),
             unsynced_bytes: AtomicU64::new(0),
         }
@@ -46,6 +47,7 @@ impl Syncer {
     pub(crate) fn set_when(&self, when: Fsync) {
         *self.when.lock() = when;
         self.work.notify_one();
+        self.hurry.notify_one();
     }
 
     fn when(&self) -> Fsync {
@@ -58,6 +60,24 @@ impl Syncer {
         if self.when() != Fsync::Never || unsynced_bytes >= UNSYNCED_BYTES_MAX {
             self.work.notify_one();
         }
+        if unsynced_bytes >= UNSYNCED_BYTES_MAX {
+            self.hurry.notify_one();
+        }
+    }
+
+    /// Waits for a period to end, or for something that does not wait for it.
+    async fn wait_out(&self, period_ms: u32) {
+        let when = Fsync::Every { period_ms };
+        let waits = || {
+            let little = self.unsynced_bytes.load(Ordering::Relaxed) < UNSYNCED_BYTES_MAX;
+            little && self.when() == when && !self.stopped.load(Ordering::Acquire)
+        };
+        let reason = async {
+            while waits() {
+                self.hurry.notified().await;
+            }
+        };
+        let _ = tokio::time::timeout(Duration::from_millis(period_ms.into()), reason).await; // its end is a reason too
     }
 
     /// Answers a proposal that is applied at `version`, at once or when it is as durable as an answer promises.
@@ -117,10 +137,8 @@ impl Syncer {
         let syncer = &shared.syncer;
         loop {
             syncer.work.notified().await;
-            let much = syncer.unsynced_bytes.load(Ordering::Relaxed) >= UNSYNCED_BYTES_MAX;
-            if let (Fsync::Every { period_ms }, false) = (syncer.when(), much) {
-                let period = Duration::from_millis(period_ms.into());
-                let _ = tokio::time::timeout(period, syncer.stop.notified()).await; // the time is what we wait for
+            if let Fsync::Every { period_ms } = syncer.when() {
+                syncer.wait_out(period_ms).await;
             }
             if syncer.stopped.load(Ordering::Acquire) {
                 return;
@@ -135,6 +153,6 @@ impl Syncer {
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.work.notify_one();
-        self.stop.notify_one();
+        self.hurry.notify_one();
     }
 }

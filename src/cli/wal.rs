@@ -6,12 +6,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use model::{Code, Error, Precision, Result, Zone, format_timestamp};
+use model::{Code, Error, Precision, Result, TableUid, Zone, format_timestamp, parse_timestamp};
 use vnode::record::data::DataHeader;
-use wal::{Disk, Dumped, Kind, Record, SegmentReport, SegmentState, StdDisk, WalError};
+use wal::repair::Repair;
+use wal::{Disk, DumpFilter, Dumped, Kind, Record, SegmentReport, SegmentState, StdDisk, Version, WalError};
 
 use super::common::{note, output_failed};
 use super::output::json_string;
+use crate::server::data_dir;
 
 /// `tidemark wal`.
 #[derive(Debug, Args)]
@@ -39,13 +41,65 @@ pub enum WalCommand {
     Dump {
         /// Segment, log folder or data directory
         path: PathBuf,
+        /// Which records
+        #[command(flatten)]
+        which: Which,
     },
-    /// Cut a log before its damage (not built yet)
+    /// Make damaged logs usable: keep one stretch of intact records, put the rest aside as FILE.damaged
     #[command(disable_help_flag = true)]
     Repair {
-        /// Segment, log folder or data directory
+        /// Segment, log folder or data directory; of a segment, its whole log
         path: PathBuf,
+        /// Tell what would be given up, and change nothing
+        #[arg(long)]
+        dry_run: bool,
     },
+}
+
+/// Which records to print.
+#[derive(Debug, Default, Args)]
+pub struct Which {
+    /// First version
+    #[arg(long, value_name = "VERSION")]
+    from: Option<u64>,
+    /// Last version
+    #[arg(long, value_name = "VERSION")]
+    to: Option<u64>,
+    /// Only records of this kind; may be given several times
+    #[arg(long, value_name = "KIND", value_parser = parse_kind)]
+    kind: Vec<Kind>,
+    /// Only rows of the table with this uid (information_schema.ins_tables shows it)
+    #[arg(long, value_name = "UID")]
+    table: Option<u64>,
+    /// Received at this time or later, UTC
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    since: Option<i64>,
+    /// Received before this time, UTC
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    until: Option<i64>,
+}
+
+fn parse_kind(text: &str) -> Result<Kind, String> {
+    let named = |kind: &Kind| kind.name() == text;
+    let all = || Kind::ALL.map(Kind::name).join(", ");
+    Kind::ALL.into_iter().find(named).ok_or_else(|| format!("is none of {}", all()))
+}
+
+fn parse_time(text: &str) -> Result<i64, String> {
+    parse_timestamp(text, Precision::Ns, Zone::UTC)
+        .ok_or_else(|| "is no time such as '2026-01-31 12:00:00'".to_owned())
+}
+
+impl Which {
+    fn filter(&self) -> DumpFilter {
+        DumpFilter {
+            from: self.from.map(Version),
+            to_inclusive: self.to.map(Version),
+            kinds: self.kind.clone(),
+            since_ns: self.since,
+            until_ns: self.until,
+        }
+    }
 }
 
 /// Runs it.
@@ -54,10 +108,8 @@ pub(super) fn run(args: &WalArgs) -> Result<ExitCode> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let intact = match &args.command {
         WalCommand::Verify { path } => verify(&disk, path, &mut out)?,
-        WalCommand::Dump { path } => dump(&disk, path, &mut out)?,
-        WalCommand::Repair { .. } => {
-            return Err(Error::not_supported("tidemark wal repair").hint("wal verify tells what is damaged"));
-        }
+        WalCommand::Dump { path, which } => dump(&disk, path, which, &mut out)?,
+        WalCommand::Repair { path, dry_run } => repair(&disk, path, *dry_run, &mut out)?,
     };
     out.flush().map_err(output_failed)?;
     Ok(if intact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -100,10 +152,11 @@ fn line(report: &SegmentReport) -> String {
 }
 
 /// Prints a line for each record; whether there was nothing but records.
-fn dump(disk: &Arc<dyn Disk>, path: &Path, out: &mut impl Write) -> Result<bool> {
+fn dump(disk: &Arc<dyn Disk>, path: &Path, which: &Which, out: &mut impl Write) -> Result<bool> {
     let mut intact = true;
-    for found in wal::dump(disk, path).map_err(failed)? {
+    for found in wal::dump(disk, path, which.filter()).map_err(failed)? {
         match found {
+            Ok(dumped) if which.table.is_some_and(|uid| !has_rows_of(&dumped.record, TableUid(uid))) => {}
             Ok(dumped) => writeln!(out, "{}", json(&dumped)).map_err(output_failed)?,
             Err(error) => {
                 intact = false;
@@ -129,6 +182,67 @@ fn json(dumped: &Dumped) -> String {
         record.term,
         record.body.len(),
     )
+}
+
+fn has_rows_of(record: &Record, table: TableUid) -> bool {
+    record.kind == Kind::Data
+        && DataHeader::decode(&record.body).is_ok_and(|header| {
+            let mut runs = header.writes.iter().flat_map(|write| &write.blocks).flat_map(|block| &block.runs);
+            runs.any(|run| run.table == table)
+        })
+}
+
+/// Repairs each log; whether all can be used now.
+fn repair(disk: &Arc<dyn Disk>, path: &Path, dry_run: bool, out: &mut impl Write) -> Result<bool> {
+    let _no_server = data_dir::lock_around(path)?;
+    let mut damaged = false;
+    let dirs = wal::log_dirs(disk, path).map_err(failed)?;
+    if dirs.is_empty() {
+        return Err(Error::text(Code::Io, format!("no log segments here: path={}", path.display())));
+    }
+    for dir in dirs {
+        // The folder of a group holds its log's folder and, beside it, how far its checkpoint reaches.
+        let held_below = match dir.parent() {
+            Some(group) => raft::floor_next(&**disk, group)?,
+            None => Version::ZERO,
+        };
+        let plan = wal::repair::plan(disk, &dir, held_below).map_err(failed)?;
+        damaged |= plan.is_needed();
+        // What is lost is told before it is done.
+        tell(&plan, held_below, dry_run, out).and_then(|()| out.flush()).map_err(output_failed)?;
+        if plan.is_needed() && !dry_run {
+            plan.carry_out(&**disk).map_err(failed)?;
+            writeln!(out, "{} repaired", dir.display()).map_err(output_failed)?;
+        }
+    }
+    Ok(!(damaged && dry_run))
+}
+
+fn tell(plan: &Repair, held_below: Version, dry_run: bool, out: &mut impl Write) -> io::Result<()> {
+    let dir = plan.dir.display();
+    if !plan.is_needed() {
+        return writeln!(out, "{dir} ok");
+    }
+    let versions = |from: Version, to: Version| match to.0.checked_sub(from.0) {
+        None | Some(0) => "first=- last=-".to_owned(),
+        Some(_) => format!("first={from} last={}", to.0.saturating_sub(1)),
+    };
+    let verb = if dry_run { "would give up" } else { "gives up" };
+    for part in &plan.given_up {
+        let aside = part.aside.as_ref().map_or("-".into(), |aside| aside.display().to_string());
+        let (file, versions) = (part.file.display(), versions(part.from, part.to));
+        writeln!(out, "{file} {verb} {versions} bytes={} kept_as={aside} because: {}", part.bytes, part.why)?;
+    }
+    let kept = versions(plan.first, plan.next);
+    writeln!(out, "{dir} keeps {kept} next={}", plan.next)?;
+    if held_below > plan.next {
+        writeln!(out, "{dir} the checkpoint reaches further: the log will go on at {held_below}")?;
+    }
+    if plan.first > held_below && plan.first < plan.next && held_below > Version::ZERO {
+        let lost = versions(held_below, plan.first);
+        writeln!(out, "{dir} neither the checkpoint nor the log holds {lost}")?;
+    }
+    Ok(())
 }
 
 /// Tables and rows of a Data record; null where its body does not read.
@@ -186,7 +300,7 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains("first=5 last=6 records=2") && text.trim_end().ends_with("ok"), "{text}");
         let mut out = Vec::new();
-        assert!(dump(&disk, dir.path(), &mut out).unwrap());
+        assert!(dump(&disk, dir.path(), &Which::default(), &mut out).unwrap());
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
         assert_eq!(lines.len(), 2);
@@ -219,5 +333,63 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let disk: Arc<dyn Disk> = Arc::new(StdDisk);
         assert_eq!(verify(&disk, dir.path(), &mut Vec::new()).unwrap_err().code(), Code::Io);
+    }
+
+    #[test]
+    fn a_dump_takes_a_range_and_a_kind() {
+        let dir = tempfile::tempdir().unwrap();
+        log(dir.path());
+        let disk: Arc<dyn Disk> = Arc::new(StdDisk);
+        let lines = |which: Which| {
+            let mut out = Vec::new();
+            assert!(dump(&disk, dir.path(), &which, &mut out).unwrap());
+            String::from_utf8(out).unwrap().lines().count()
+        };
+        assert_eq!(lines(Which { from: Some(6), ..Which::default() }), 1);
+        assert_eq!(lines(Which { kind: vec![parse_kind("noop").unwrap()], ..Which::default() }), 2);
+        assert_eq!(lines(Which { since: parse_time("1970-01-02 00:00:00").ok(), ..Which::default() }), 0);
+        assert_eq!(lines(Which { table: Some(1), ..Which::default() }), 0);
+        assert!(parse_kind("rows").is_err() && parse_time("noon").is_err());
+    }
+
+    #[test]
+    fn c073_repair_tells_what_is_lost_and_the_log_opens() {
+        let dir = tempfile::tempdir().unwrap();
+        log(dir.path());
+        let disk: Arc<dyn Disk> = Arc::new(StdDisk);
+        let file = wal::verify(&disk, dir.path()).unwrap().remove(0).file;
+        let mut bytes = std::fs::read(&file).unwrap();
+        let at = bytes.windows(3).position(|w| w == b"one").unwrap();
+        bytes[at] ^= 1;
+        std::fs::write(&file, &bytes).unwrap();
+        let run = |dry_run| {
+            let mut out = Vec::new();
+            let usable = repair(&disk, dir.path(), dry_run, &mut out).unwrap();
+            (usable, String::from_utf8(out).unwrap())
+        };
+        let (usable, told) = run(true);
+        assert!(!usable && told.contains("would give up first=5 last=6"), "{told}");
+        assert_eq!(std::fs::read(&file).unwrap(), bytes);
+        let (usable, told) = run(false);
+        assert!(usable && told.contains("next=5") && told.contains(".damaged"), "{told}");
+        assert!(verify(&disk, dir.path(), &mut Vec::new()).unwrap());
+        assert_eq!(
+            Wal::open(Arc::new(StdDisk), dir.path(), Options::default(), 0).unwrap().1.next,
+            Version(5)
+        );
+        assert!(run(false).1.ends_with(" ok\n"));
+    }
+
+    #[test]
+    fn repair_keeps_off_a_directory_that_a_server_has() {
+        let dir = tempfile::tempdir().unwrap();
+        let server = data_dir::DataDir::open(dir.path()).unwrap();
+        let path = dir.path().join("vnode").join("7").join("wal");
+        log(&path);
+        let disk: Arc<dyn Disk> = Arc::new(StdDisk);
+        let refused = repair(&disk, &path, false, &mut Vec::new()).unwrap_err();
+        assert_eq!(refused.code(), Code::DataDirLocked);
+        drop(server);
+        assert!(repair(&disk, &path, false, &mut Vec::new()).unwrap());
     }
 }

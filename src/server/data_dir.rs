@@ -63,6 +63,19 @@ fn io(what: &str, path: &Path, source: std::io::Error) -> Error {
     Error::text(Code::Io, format!("{what}: path={} cause={source}", path.display())).caused_by(source)
 }
 
+/// Keeps servers off the data directory that `path` lies in, or is, for as long as the answer lives; none if it lies in
+/// no data directory but is a bare copy.
+///
+/// # Errors
+/// [`Code::DataDirLocked`] where a server has it, and [`Code::Io`].
+pub fn lock_around(path: &Path) -> Result<Option<File>> {
+    let path = path.canonicalize().map_err(|e| io("cannot find", path, e))?;
+    match path.ancestors().find(|dir| dir.join("LOCK").is_file()) {
+        Some(dir) => take_lock(&dir.join("LOCK"), dir).map(Some),
+        None => Ok(None),
+    }
+}
+
 fn take_lock(file: &Path, dir: &Path) -> Result<File> {
     let mut lock = OpenOptions::new()
         .create(true)

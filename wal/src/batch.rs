@@ -111,6 +111,14 @@ impl Batch {
         slices.collect()
     }
 
+    /// Size of all of it.
+    pub(crate) fn bytes(&self) -> u64 {
+        match (self.blocks.first(), self.blocks.last()) {
+            (Some(first), Some(last)) => last.end() - first.offset,
+            _ => 0,
+        }
+    }
+
     /// Lets go of the bodies.
     pub(crate) fn release(&mut self) {
         self.pieces.clear();

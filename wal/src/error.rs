@@ -140,6 +140,10 @@ pub enum Fault {
     SegmentName,
     /// The segment does not continue the one before it: a segment is missing or was exchanged.
     SegmentLink,
+    /// A segment is not there, and neither retention nor a reset took it away.
+    Missing,
+    /// The file that tells where retention lets the log begin is not one, or its checksum fails.
+    Retained,
     /// The file ends before its records do.
     Truncated,
     /// No record header stands where one must.
@@ -160,6 +164,8 @@ impl fmt::Display for Fault {
             Self::SegmentHeader => "segment header is not valid",
             Self::SegmentName => "segment header and file name disagree",
             Self::SegmentLink => "segment does not continue the one before it",
+            Self::Missing => "segment is missing",
+            Self::Retained => "record of what retention deleted is not valid",
             Self::Truncated => "file ends before its records do",
             Self::Magic => "no record header here",
             Self::HeaderCrc => "record header fails its checksum",

@@ -50,6 +50,12 @@ impl Index {
         self.schemas.get(&key).copied()
     }
 
+    /// Memory that it takes, roughly.
+    pub(crate) fn bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<IndexEntry>()
+            + self.schemas.len() * (size_of::<SchemaKey>() + size_of::<u64>())
+    }
+
     pub(crate) fn schema_keys(&self) -> Vec<SchemaKey> {
         self.schemas.keys().copied().collect()
     }

@@ -2,8 +2,9 @@
 //! readers beside one writer. It knows records, not tables: bodies and schema blocks are opaque bytes.
 //!
 //! It is *not* for: deciding when to sync or what an acknowledgement means (the owner calls [`Wal::sync`] and looks at
-//! the version it answers), votes and other Raft state, waking waiting readers, locking the directory against other
-//! processes. It has no threads, no clock and no async: `now_ns` and the seed of salts come in as arguments.
+//! the version it answers), votes and other Raft state, locking the directory against other processes. It has no
+//! threads, no runtime and no clock: `now_ns` and the seed of salts come in as arguments. The one thing to await is
+//! [`Reader::ready`], which any executor drives.
 //!
 //! # Positions
 //! A [`Version`] counts records from wherever the first append chose, without gaps. Of every log
@@ -41,14 +42,20 @@ mod batch;
 mod buffer;
 mod cursor;
 pub mod disk;
+mod dump;
 mod error;
+mod find;
 mod format;
+#[doc(hidden)]
+pub mod fuzz;
 mod index;
 mod log;
 mod open;
 mod options;
 mod reader;
 mod record;
+pub mod repair;
+mod retained;
 mod retention;
 mod rewind;
 mod salt;
@@ -56,21 +63,28 @@ mod scan;
 mod segment;
 mod shared;
 pub mod sim;
+mod sync;
 mod turn;
 mod verify;
+mod watermark;
 mod writer;
 
 pub use batch::record_bytes;
 pub use disk::{Disk, DiskFile, StdDisk, read_file, write_file_atomic};
+pub use dump::{Dump, DumpFilter, Dumped, dump};
 pub use error::{Damage, Fault, Result, WalError};
+pub use find::log_dirs;
 pub use format::record::Kind;
 pub use format::segment::LastRecord;
 pub use format::{BODY_BYTES_MAX, FORMAT_VERSION};
 pub use log::{AppendOutcome, RetainOutcome, Size, Wal};
 pub use model::Version;
 pub use open::{Ignored, IgnoredFile, OpenReport, TornTail};
-pub use options::Options;
+#[doc(hidden)]
+pub use options::Planted;
+pub use options::{Options, Rolling};
 pub use reader::{Reader, WalReader};
 pub use record::{NewRecord, Record, SchemaBlock, SchemaKey};
 pub use retention::Retention;
-pub use verify::{Dump, Dumped, SegmentReport, SegmentState, dump, verify};
+pub use verify::{SegmentReport, SegmentState, verify};
+pub use watermark::{Passed, Watermark};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -18,7 +19,7 @@ use crate::salt::Salts;
 use crate::shared::Shared;
 use crate::turn::Turns;
 use crate::writer::{Writer, sync_or_poison};
-use crate::{LastRecord, Options, Version};
+use crate::{LastRecord, Options, Rolling, Version};
 
 /// A write-ahead log in one directory.
 ///
@@ -33,6 +34,10 @@ pub struct Wal {
     /// Taken through an fsync, and by what moves the end of the log backwards. Before `writer`.
     pub(crate) turns: Turns,
 }
+
+/// How long a caller that must not block waits for the writer: an append takes less, and what takes longer waits for the
+/// disk.
+const PATIENCE: Duration = Duration::from_micros(500);
 
 /// What an append did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +66,9 @@ impl Wal {
     /// segment, cuts a torn tail (and says so), and makes durable what it found. The caller sees to it that no other
     /// process writes here.
     ///
+    /// A log that a failed sync had made read-only is healed; where the disk does not let that happen, because it is full
+    /// say, the log is open for reading and [`is_poisoned`](Self::is_poisoned) until [`heal`](Self::heal) succeeds.
+    ///
     /// # Errors
     /// I/O errors; damage, that is anything that a crash cannot explain; a newer format.
     pub fn open(
@@ -75,18 +83,26 @@ impl Wal {
             tail: found.tail,
             last: found.last,
             expired: Vec::new(),
+            retained: Version::default(),
             superseded: Vec::new(),
             anchored: false,
             sequence: found.sequence,
             salts,
             batch: Batch::default(),
+            rolling: options.rolling(),
         };
         let shared = Shared::new(disk, dir.to_path_buf(), options, found.segments, found.next);
         let wal = Self { shared: Arc::new(shared), writer: Mutex::new(writer), turns: Turns::default() };
         if let Some(durable_next) = found.doubtful_from {
             wal.shared.publish_durable(durable_next);
             wal.shared.set_poisoned(true);
-            wal.heal(now_ns)?;
+            match wal.heal(now_ns) {
+                Err(WalError::Io { op, file, source }) => {
+                    let file = file.display();
+                    tracing::error!(op, %file, error = %source, "log is read-only, its end may not be on disk");
+                }
+                healed => healed?,
+            }
         }
         Ok((wal, found.report))
     }
@@ -101,13 +117,40 @@ impl Wal {
     /// before that, records of the batch may yet be found at the next opening. [`WalError::Poisoned`] after a failed
     /// sync.
     pub fn append(&self, first: Version, records: &[NewRecord], now_ns: i64) -> Result<AppendOutcome> {
-        let mut writer = self.writer.lock();
+        self.append_locked(&mut self.writer.lock(), first, records, now_ns)
+    }
+
+    /// [`append`](Self::append) for a caller that must not wait for the disk: none, and nothing has happened, if a
+    /// segment must be started for it or another call holds the log meanwhile.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub fn try_append(
+        &self,
+        first: Version,
+        records: &[NewRecord],
+        now_ns: i64,
+    ) -> Result<Option<AppendOutcome>> {
+        let Some(mut writer) = self.writer.try_lock_for(PATIENCE) else { return Ok(None) };
+        if writer.must_roll(&self.shared, batch::bytes_max(records), now_ns) {
+            return Ok(None);
+        }
+        self.append_locked(&mut writer, first, records, now_ns).map(Some)
+    }
+
+    fn append_locked(
+        &self,
+        writer: &mut Writer,
+        first: Version,
+        records: &[NewRecord],
+        now_ns: i64,
+    ) -> Result<AppendOutcome> {
         self.shared.check_writable()?;
         let durable_next = self.shared.durable_next();
         if records.is_empty() {
             return Ok(AppendOutcome { first, next: first, durable_next });
         }
-        self.check(&writer, first, records)?;
+        self.check(writer, first, records)?;
         if writer.tail.is_none() {
             self.shared.publish_next(first);
             self.shared.publish_durable(first);
@@ -158,9 +201,9 @@ impl Wal {
         };
         // Take what is there now, not only what was there when the call began: more waiters are served.
         let (next, file, segment) = {
-            let writer = self.writer.lock();
-            let Some(tail) = &writer.tail else { return Ok(self.shared.durable_next()) };
-            (self.shared.next(), Arc::clone(&tail.file), Arc::clone(&tail.segment))
+            let mut writer = self.writer.lock();
+            let Some(tail) = &mut writer.tail else { return Ok(self.shared.durable_next()) };
+            (self.shared.next(), tail.file(&self.shared)?, Arc::clone(&tail.segment))
         };
         sync_or_poison(&self.shared, &*file, &segment)?;
         // A roll may have got further meanwhile; nothing moves back while the turn is held.
@@ -183,7 +226,24 @@ impl Wal {
         if writer.must_roll(&self.shared, bytes, now_ns) {
             writer.start_segment(&self.shared, now_ns)?;
         }
-        writer.reserve(bytes)
+        writer.reserve(&self.shared, bytes)
+    }
+
+    /// [`reserve`](Self::reserve) for a caller that must not wait for the disk: false, and nothing has happened, unless
+    /// there is space that an earlier call took.
+    ///
+    /// # Errors
+    /// [`WalError::Poisoned`] after a failed sync.
+    pub fn try_reserve(&self, bytes: u64, now_ns: i64) -> Result<bool> {
+        let Some(writer) = self.writer.try_lock_for(PATIENCE) else { return Ok(false) };
+        self.shared.check_writable()?;
+        Ok(writer.tail.is_none()
+            || (!writer.must_roll(&self.shared, bytes, now_ns) && writer.has_reserved(bytes)))
+    }
+
+    /// Alters when segments are closed, from the next append on.
+    pub fn set_rolling(&self, rolling: Rolling) {
+        self.writer.lock().rolling = rolling;
     }
 
     /// Closes the segment if it holds anything; the next one starts at the next version.
@@ -199,12 +259,31 @@ impl Wal {
         Ok(())
     }
 
+    /// Lets go of file handles and memory that the log did not need since the last call. What was appended is made
+    /// durable first: an fsync through a handle that is opened later could miss the failure of an earlier write. For a
+    /// timer: an idle log then costs no handle, and of memory some hundred bytes a segment.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync).
+    pub fn rest(&self) -> Result<()> {
+        let idle = self.writer.lock().tail.as_ref().is_some_and(|tail| !tail.used);
+        if idle {
+            self.sync()?;
+        }
+        let mut writer = self.writer.lock();
+        writer.rest(&self.shared);
+        let segments = self.shared.segments();
+        let closed = segments.split_last().map_or(&[][..], |(_, closed)| closed);
+        closed.iter().for_each(|segment| segment.forget_index());
+        Ok(())
+    }
+
     /// Closes the segment if it is older than the roll period. For a timer; appends look for themselves.
     ///
     /// # Errors
     /// As [`roll`](Self::roll).
     pub fn roll_if_due(&self, now_ns: i64) -> Result<()> {
-        let due = self.writer.lock().is_due(&self.shared, now_ns);
+        let due = self.writer.lock().is_due(now_ns);
         if due { self.roll(now_ns) } else { Ok(()) }
     }
 

@@ -9,6 +9,8 @@ use crate::error::{Damage, Fault, Result, WalError};
 use crate::format::index;
 use crate::format::record::{self, RecordHeader};
 use crate::format::segment::{PrevSegment, SegmentHeader, file_name, parse_file_name};
+use crate::options::Planted;
+use crate::retained;
 use crate::scan::{Scan, is_blank, judge, scan};
 use crate::segment::{Segment, read_header};
 use crate::shared::DOUBT_MARK;
@@ -93,9 +95,10 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, dir: &Path, options: &Options) -> Resul
     let mut headers = read_headers(&**disk, dir, &files)?;
     let sequence = headers.iter().map(|header| header.sequence).max().unwrap_or(0).saturating_add(1);
     pass_superseded(dir, &mut headers, &mut ignored);
+    retained::check(&**disk, dir, headers.first())?;
     for pair in headers.windows(2) {
         if let [header, next] = pair {
-            check_link(&**disk, dir, header, next)?;
+            check_link(&**disk, dir, header, options.seed(header), next)?;
         }
     }
     pass_leftovers(dir, &listed, &headers, &mut ignored);
@@ -103,7 +106,12 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, dir: &Path, options: &Options) -> Resul
     let mut segments = Vec::with_capacity(headers.len());
     for (at, header) in headers.iter().enumerate() {
         let end = headers.get(at + 1).and_then(|next| next.prev).map_or(0, |prev| prev.end);
-        segments.push(Arc::new(Segment::new(disk, dir, *header, end, options)));
+        let segment = Segment::new(disk, dir, *header, end, options);
+        if options.planted == Some(Planted::EndIgnored) && at + 1 < headers.len() {
+            let len = segment.file()?.len().map_err(WalError::io("read segment", segment.path()))?;
+            segment.publish_end(len);
+        }
+        segments.push(Arc::new(segment));
     }
     let mut report = OpenReport { ignored, ..OpenReport::default() };
     let doubtful = listed.iter().any(|entry| entry.name == DOUBT_MARK);
@@ -150,18 +158,25 @@ fn pass_blank(
     files: &mut Vec<Version>,
     ignored: &mut Vec<IgnoredFile>,
 ) -> Result<Option<Version>> {
-    let mut lowest = None;
-    while let Some(first) = files.last().copied() {
-        let file = dir.join(file_name(first));
-        let opened = disk.open(&file, Access::Read).map_err(WalError::io("open segment", &file))?;
-        if !is_blank(&*opened).map_err(WalError::io("read segment", &file))? {
+    let blank = files.split_off(files.len() - blanks_at_end(disk, dir, files)?);
+    for first in &blank {
+        ignored.push(IgnoredFile { file: dir.join(file_name(*first)), why: Ignored::BlankSegment });
+    }
+    Ok(blank.first().copied())
+}
+
+/// How many of the last files are empty, or zeros throughout.
+pub(crate) fn blanks_at_end(disk: &dyn Disk, dir: &Path, files: &[Version]) -> Result<usize> {
+    let mut blank = 0;
+    for first in files.iter().rev() {
+        let path = dir.join(file_name(*first));
+        let file = disk.open(&path, Access::Read).map_err(WalError::io("open segment", &path))?;
+        if !is_blank(&*file).map_err(WalError::io("read segment", &path))? {
             break;
         }
-        ignored.push(IgnoredFile { file, why: Ignored::BlankSegment });
-        lowest = Some(first);
-        files.pop();
+        blank += 1;
     }
-    Ok(lowest)
+    Ok(blank)
 }
 
 fn read_headers(disk: &dyn Disk, dir: &Path, files: &[Version]) -> Result<Vec<SegmentHeader>> {
@@ -203,27 +218,27 @@ pub(crate) fn check_link(
     disk: &dyn Disk,
     dir: &Path,
     header: &SegmentHeader,
+    seed: u32,
     next: &SegmentHeader,
 ) -> Result<()> {
     let damage =
         |file: PathBuf, offset, version, what| WalError::from(Damage { file, offset, version, what });
-    let Some(prev) = next.prev.filter(|prev| prev.first == header.first) else {
-        return Err(damage(dir.join(file_name(next.first)), 0, next.first, Fault::SegmentLink));
+    let prev = match next.prev {
+        Some(prev) if prev.first == header.first => prev,
+        Some(prev) if prev.first > header.first => {
+            return Err(damage(dir.join(file_name(prev.first)), 0, prev.first, Fault::Missing));
+        }
+        _ => return Err(damage(dir.join(file_name(next.first)), 0, next.first, Fault::SegmentLink)),
     };
     let path = dir.join(file_name(header.first));
     let last = next.first.prev().unwrap_or_default();
-    match last_block_fault(disk, &path, header, prev)? {
+    match last_block_fault(disk, &path, seed, prev)? {
         None => Ok(()),
         Some(fault) => Err(damage(path, prev.last_offset, last, fault)),
     }
 }
 
-fn last_block_fault(
-    disk: &dyn Disk,
-    path: &Path,
-    header: &SegmentHeader,
-    prev: PrevSegment,
-) -> Result<Option<Fault>> {
+fn last_block_fault(disk: &dyn Disk, path: &Path, seed: u32, prev: PrevSegment) -> Result<Option<Fault>> {
     let read = WalError::io("read segment", path);
     let file = disk.open(path, Access::Read).map_err(WalError::io("open segment", path))?;
     if file.len().map_err(WalError::io("read segment", path))? < prev.end {
@@ -231,7 +246,7 @@ fn last_block_fault(
     }
     let mut bytes = [0; record::HEADER_BYTES];
     file.read_at(&mut bytes, prev.last_offset).map_err(read)?;
-    Ok(match RecordHeader::decode(&bytes, header.seed()) {
+    Ok(match RecordHeader::decode(&bytes, seed) {
         Ok(last) if last.crc == prev.last_crc => None,
         Ok(_) => Some(Fault::Chain),
         Err(_) => Some(Fault::HeaderCrc),
@@ -281,8 +296,11 @@ fn recover(
     segment.share_file(&file);
     let file_len = file.len().map_err(WalError::io("read segment", path))?;
     let mut found = scan(segment, options.index_bytes, file_len)?;
-    if let Some(fault) = found.stopped {
-        let beyond = judge(segment, &found, fault, file_len)?;
+    let beyond = match found.stopped {
+        Some(fault) => Some((judge(segment, &found, fault, file_len)?, fault)),
+        None => None,
+    };
+    if let Some((beyond, fault)) = beyond.filter(|(beyond, _)| !beyond.is_filler) {
         let (offset, version) = (found.end.offset, found.next);
         let torn = TornTail {
             file: path.to_path_buf(),
@@ -300,6 +318,9 @@ fn recover(
     segment.set_index(std::mem::take(&mut found.index));
     report.scanned_bytes = found.end.offset;
     // Behind a torn tail nothing is written: what is there must not be mistaken for something newer.
-    let open = found.end.offset == file_len;
-    Ok((Tail { segment: Arc::clone(segment), file, end: found.end, open, reserved: 0 }, found))
+    let open = report.torn.is_none();
+    let segment = Arc::clone(segment);
+    // An idle log costs no handle: the first append opens the file again.
+    let tail = Tail::new(segment, found.end, file_len, found.next);
+    Ok((Tail { open, ..tail }, found))
 }

@@ -9,6 +9,7 @@ use crate::format::record::What;
 use crate::record::Record;
 use crate::segment::Segment;
 use crate::shared::Shared;
+use crate::watermark::Passed;
 use crate::{LastRecord, Version};
 
 /// How often a reader looks again for a segment that vanished between finding and opening it.
@@ -158,6 +159,12 @@ impl Reader {
             let What::Record { term, .. } = block.header.what else { return Ok(None) };
             Ok(Some(LastRecord { version: block.header.version, term, time_ns: block.header.time_ns }))
         })
+    }
+
+    /// Waits until there is something to read: at once, or with the append of the version that this reader stands at.
+    /// No wake-up is missed, and nothing polls.
+    pub fn ready(&self) -> Passed<'_> {
+        self.shared.next.passed(self.at)
     }
 
     /// Finds the block of the record at `self.at`, hands it to `take` and moves behind it.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 
 use crate::batch::{Batch, Place};
-use crate::disk::{Access, DiskFile};
 use crate::error::{Result, WalError};
 use crate::format::record::What;
 use crate::format::segment::SegmentHeader;
@@ -15,7 +14,7 @@ use crate::record::{NewRecord, SchemaBlock};
 use crate::segment::Segment;
 use crate::shared::Shared;
 use crate::turn::Turn;
-use crate::writer::{End, Tail, Writer};
+use crate::writer::{End, Tail, Writer, open_for_writing};
 use crate::{LastRecord, Version};
 
 impl Wal {
@@ -118,8 +117,8 @@ impl Writer {
         let Some(segment) = kept.last() else { return Ok(()) };
         let (end, before) = end_before(segment, from)?;
         let (file, reserved) = match &self.tail {
-            Some(tail) if dropped.is_empty() => (Arc::clone(&tail.file), tail.reserved),
-            _ => (reopen(shared, segment)?, 0),
+            Some(tail) if dropped.is_empty() => (tail.file.clone(), tail.reserved),
+            _ => (Some(open_for_writing(shared, segment)?), 0),
         };
         shared.publish_next(from);
         shared.publish_durable(from.min(shared.durable_next()));
@@ -128,7 +127,8 @@ impl Writer {
         segment.cut_index(end.offset);
         segment.publish_end(end.offset);
         self.last = before;
-        self.tail = Some(Tail { segment: Arc::clone(segment), file, end, open: false, reserved });
+        let tail = Tail::new(Arc::clone(segment), end, end.offset, from);
+        self.tail = Some(Tail { file, used: true, open: false, reserved, ..tail });
         Ok(())
     }
 
@@ -146,7 +146,7 @@ impl Writer {
         records: &[NewRecord],
         old_end: End,
     ) -> Result<()> {
-        let (seed, first) = (header.seed(), header.first);
+        let (seed, first) = (shared.options.seed(&header), header.first);
         let end = End::of_empty(seed);
         let mut batch = Batch::default();
         let place = Place { seed, offset: end.offset, chain: end.chain, version: first, durable_next: first };
@@ -164,11 +164,6 @@ impl Writer {
         shared.publish_durable(shared.next());
         Ok(())
     }
-}
-
-/// The file of a closed segment that becomes the last one.
-fn reopen(shared: &Shared, segment: &Segment) -> Result<Arc<dyn DiskFile>> {
-    shared.disk.open(segment.path(), Access::Write).map_err(WalError::io("open segment", segment.path()))
 }
 
 /// The end that a segment has without `version` and what follows, and the record before that.

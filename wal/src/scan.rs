@@ -3,8 +3,8 @@
 use crate::cursor::{Start, Stop};
 use crate::disk::DiskFile;
 use crate::error::{Damage, Fault, Result, WalError};
-use crate::format::ALIGN;
 use crate::format::record::What;
+use crate::format::{ALIGN, FILLER_BYTES_MAX};
 use crate::index::Index;
 use crate::segment::Segment;
 use crate::writer::End;
@@ -28,6 +28,12 @@ pub(crate) struct Scan {
 
 /// Verifies blocks, headers and bodies, up to `limit`.
 pub(crate) fn scan(segment: &Segment, index_bytes: u64, limit: u64) -> Result<Scan> {
+    scan_below(segment, index_bytes, limit, Version(u64::MAX))
+}
+
+/// The same, up to the first block of version `below` or a later one: where the header that tells a segment's end is
+/// lost, what lies behind may have been cut off.
+pub(crate) fn scan_below(segment: &Segment, index_bytes: u64, limit: u64, below: Version) -> Result<Scan> {
     let mut cursor = segment.cursor(segment.start())?;
     let mut scan = Scan {
         end: End::of_empty(segment.seed),
@@ -53,6 +59,9 @@ pub(crate) fn scan(segment: &Segment, index_bytes: u64, limit: u64) -> Result<Sc
             Err(stop @ Stop::Io(_)) => return Err(segment.stopped(stop, scan.end.offset, scan.next)),
         };
         let version = block.header.version;
+        if version >= below {
+            return Ok(scan);
+        }
         match block.header.what {
             What::Unknown(kind) => return Err(segment.unknown_kind(&block, kind)),
             What::Schema(_) => {}
@@ -74,6 +83,14 @@ pub(crate) fn scan(segment: &Segment, index_bytes: u64, limit: u64) -> Result<Sc
 pub(crate) struct Beyond {
     /// Intact blocks there.
     pub(crate) blocks: u64,
+    /// Whether there is nothing but zeros that an append may have left behind its blocks: then nothing is torn.
+    pub(crate) is_filler: bool,
+    /// Where the first of them stands.
+    first: Option<u64>,
+    /// Version after the last of them.
+    pub(crate) next: Version,
+    /// Everything below this was durable when they were written.
+    durable_next: Version,
 }
 
 /// Decides whether a crash explains where a scan of the *last* segment stopped. A crash may lose any sectors of any
@@ -82,13 +99,35 @@ pub(crate) struct Beyond {
 /// a lost sector is there to see. Anything else is damage.
 pub(crate) fn judge(segment: &Segment, scan: &Scan, fault: Fault, file_len: u64) -> Result<Beyond> {
     let at = scan.end.offset;
-    let damage = |what| Damage { file: segment.path().to_path_buf(), offset: at, version: scan.next, what };
+    let beyond = intact_behind(segment, scan, fault, file_len)?;
     let io = |e| WalError::io("read segment", segment.path())(e);
+    let explained = match beyond.first {
+        None => true,
+        Some(_) if beyond.durable_next > scan.next => false,
+        Some(first) => shows_lost_write(&*segment.file()?, at, first).map_err(io)?,
+    };
+    if explained {
+        let short = file_len.saturating_sub(at) <= FILLER_BYTES_MAX;
+        let is_filler =
+            beyond.blocks == 0 && short && is_zero(&*segment.file()?, at, file_len).map_err(io)?;
+        return Ok(Beyond { is_filler, ..beyond });
+    }
+    Err(Damage { file: segment.path().to_path_buf(), offset: at, version: scan.next, what: fault }.into())
+}
+
+/// Looks for intact blocks behind the place where a scan stopped.
+pub(crate) fn intact_behind(segment: &Segment, scan: &Scan, fault: Fault, file_len: u64) -> Result<Beyond> {
+    let at = scan.end.offset;
     let mut cursor = segment.cursor(Start { offset: at, version: None, chain: None })?;
     let misplaced = matches!(fault, Fault::Chain | Fault::Version);
     let mut offset = if misplaced { at } else { at + ALIGN as u64 };
-    let mut first = None;
-    let mut beyond = Beyond { blocks: 0 };
+    let mut beyond = Beyond {
+        blocks: 0,
+        is_filler: false,
+        first: None,
+        next: scan.next,
+        durable_next: Version::default(),
+    };
     while offset < file_len {
         cursor.jump(offset);
         let intact = cursor.block(file_len).and_then(|block| match block {
@@ -97,24 +136,20 @@ pub(crate) fn judge(segment: &Segment, scan: &Scan, fault: Fault, file_len: u64)
         });
         match intact {
             Ok(Some(block)) => {
-                if block.header.durable_next > scan.next {
-                    return Err(damage(fault).into());
-                }
-                first.get_or_insert(offset);
+                beyond.first.get_or_insert(offset);
                 beyond.blocks += 1;
+                beyond.durable_next = beyond.durable_next.max(block.header.durable_next);
+                if !matches!(block.header.what, What::Schema(_)) {
+                    beyond.next = beyond.next.max(block.header.version.next());
+                }
                 offset = block.end();
             }
             Ok(None) => break,
             Err(Stop::Bad(_)) => offset += ALIGN as u64,
-            Err(Stop::Io(e)) => return Err(io(e)),
+            Err(stop @ Stop::Io(_)) => return Err(segment.stopped(stop, offset, scan.next)),
         }
     }
-    match first {
-        Some(first) if !shows_lost_write(&*segment.file()?, at, first).map_err(io)? => {
-            Err(damage(fault).into())
-        }
-        _ => Ok(beyond),
-    }
+    Ok(beyond)
 }
 
 /// Whether no header was ever written at `from`, or a sector's share of `from..to` is all zeros.
@@ -140,11 +175,13 @@ fn shows_lost_write(file: &dyn DiskFile, from: u64, to: u64) -> std::io::Result<
 
 /// Whether the file holds nothing but zeros, or nothing.
 pub(crate) fn is_blank(file: &dyn DiskFile) -> std::io::Result<bool> {
-    let len = file.len()?;
+    is_zero(file, 0, file.len()?)
+}
+
+fn is_zero(file: &dyn DiskFile, mut at: u64, to: u64) -> std::io::Result<bool> {
     let mut buf = vec![0; 64 << 10];
-    let mut at = 0;
-    while at < len {
-        let part = usize::try_from(len - at).unwrap_or(usize::MAX).min(buf.len());
+    while at < to {
+        let part = usize::try_from(to - at).unwrap_or(usize::MAX).min(buf.len());
         file.read_at(&mut buf[..part], at)?;
         if buf[..part].iter().any(|b| *b != 0) {
             return Ok(false);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -11,14 +11,17 @@ use parking_lot::{Mutex, RwLock};
 use crate::cursor::{Block, Cursor, Start, Stop};
 use crate::disk::{Access, Disk, DiskFile, read_file, write_all_at};
 use crate::error::{Damage, Fault, Result, WalError};
-use crate::format::FORMAT_VERSION;
 use crate::format::index::{self, IndexFile};
-use crate::format::segment::{BadHeader, HEADER_BYTES, SegmentHeader, file_name};
+use crate::format::segment::{HEADER_BYTES, SegmentHeader, file_name};
+use crate::format::{BadHeader, FORMAT_VERSION};
 use crate::index::Index;
 use crate::{Options, SchemaKey, Version};
 
 /// Schema blocks are small: no need to read far ahead.
 const SCHEMA_READ_BYTES: usize = 4096;
+
+/// An idle segment may keep an index of this size in memory.
+const INDEX_KEPT_BYTES: usize = 4096;
 
 pub(crate) struct Segment {
     disk: Arc<dyn Disk>,
@@ -33,6 +36,8 @@ pub(crate) struct Segment {
     end: AtomicU64,
     /// None until it is needed: an idle segment costs no memory for it.
     index: RwLock<Option<Index>>,
+    /// Whether somebody looked at the index since it was last asked about.
+    index_used: AtomicBool,
     /// Open while somebody reads or writes: an idle segment costs no handle.
     file: Mutex<Option<Weak<dyn DiskFile>>>,
 }
@@ -50,12 +55,13 @@ impl Segment {
             disk: Arc::clone(disk),
             path: dir.join(file_name(header.first)),
             header,
-            seed: header.seed(),
+            seed: options.seed(&header),
             index_bytes: options.index_bytes,
             read_bytes: options.read_bytes,
             keeps_index: true,
             end: AtomicU64::new(end),
             index: RwLock::new(None),
+            index_used: AtomicBool::new(false),
             file: Mutex::new(None),
         }
     }
@@ -154,18 +160,40 @@ impl Segment {
 
     /// Runs `look` on the index, loading or rebuilding it first if need be.
     pub(crate) fn with_index<T>(&self, look: impl FnOnce(&Index) -> T) -> Result<T> {
+        self.index_used.store(true, Ordering::Relaxed);
         if let Some(index) = &*self.index.read() {
             return Ok(look(index));
         }
-        let loaded = match self.load_index()? {
-            Some(index) => index,
-            None => {
-                let index = self.build_index()?;
-                self.store_index(&index);
-                index
+        loop {
+            let end = self.end();
+            let loaded = match self.load_index(end)? {
+                Some(index) => index,
+                None => {
+                    let index = self.build_index(end)?;
+                    self.store_index(&index, end);
+                    index
+                }
+            };
+            let mut known = self.index.write();
+            // Appends note their blocks in the index that is here. One that was loaded before them is too old.
+            if known.is_some() || self.end() == end {
+                return Ok(look(known.get_or_insert(loaded)));
             }
-        };
-        Ok(look(self.index.write().get_or_insert(loaded)))
+        }
+    }
+
+    /// Drops the index of a segment that is idle, unless it is small. The next look loads it.
+    pub(crate) fn rest_index(&self) {
+        if self.index.read().as_ref().is_some_and(|index| index.bytes() > INDEX_KEPT_BYTES) {
+            self.close_index();
+        }
+    }
+
+    /// Drops the index of a closed segment if nobody has looked at it since the last call.
+    pub(crate) fn forget_index(&self) {
+        if !self.index_used.swap(false, Ordering::Relaxed) && self.index.read().is_some() {
+            *self.index.write() = None;
+        }
     }
 
     /// Notes blocks that were appended. Called before they are published.
@@ -188,7 +216,7 @@ impl Segment {
     pub(crate) fn close_index(&self) {
         let index = self.index.write().take();
         if let Some(index) = index {
-            self.store_index(&index);
+            self.store_index(&index, self.end());
         }
     }
 
@@ -196,16 +224,15 @@ impl Segment {
         self.path.with_file_name(index::file_name(self.first()))
     }
 
-    fn load_index(&self) -> Result<Option<Index>> {
+    fn load_index(&self, end: u64) -> Result<Option<Index>> {
         let path = self.index_path();
         let content = read_file(&*self.disk, &path).map_err(WalError::io("read index", &path))?;
         let Some(file) = content.as_deref().and_then(IndexFile::decode) else { return Ok(None) };
-        let fits = file.salt == self.header.salt && file.end == self.end();
+        let fits = file.salt == self.header.salt && file.end == end && file.lies_within(self.first());
         Ok(fits.then(|| Index::from_file(file)))
     }
 
-    fn build_index(&self) -> Result<Index> {
-        let end = self.end();
+    fn build_index(&self, end: u64) -> Result<Index> {
         let mut cursor = self.cursor(self.start())?;
         let mut index = Index::default();
         let mut version = self.first();
@@ -220,12 +247,12 @@ impl Segment {
     }
 
     /// Writes without syncing: a crash leaves an index that fails its checksum, and that is built again.
-    fn store_index(&self, index: &Index) {
+    fn store_index(&self, index: &Index, end: u64) {
         if !self.keeps_index {
             return;
         }
         let path = self.index_path();
-        let content = index.to_file(self.header.salt, self.end()).encode();
+        let content = index.to_file(self.header.salt, end).encode();
         let written = self
             .disk
             .create(&path)

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::disk::{Disk, write_file_atomic};
+use crate::disk::Disk;
 use crate::error::{Result, WalError};
 use crate::segment::Segment;
+use crate::watermark::Watermark;
 use crate::{Options, Version};
 
 /// A file of this name says that a sync failed here: what the page cache holds may not be on disk.
@@ -23,7 +24,7 @@ pub(crate) struct Shared {
     /// In order of versions. Locked only to copy or to exchange the pointer.
     segments: RwLock<Arc<Vec<Arc<Segment>>>>,
     /// Version of the next append. Stored after the bytes and ends that it covers, loaded before them.
-    next: AtomicU64,
+    pub(crate) next: Watermark,
     durable_next: AtomicU64,
     poisoned: AtomicBool,
     /// Held through an fsync and no lock taken under it.
@@ -43,7 +44,7 @@ impl Shared {
             dir,
             options,
             segments: RwLock::new(Arc::new(segments)),
-            next: AtomicU64::new(next.0),
+            next: Watermark::new(next),
             durable_next: AtomicU64::new(next.0),
             poisoned: AtomicBool::new(false),
             fsync: Mutex::new(()),
@@ -65,11 +66,11 @@ impl Shared {
     }
 
     pub(crate) fn next(&self) -> Version {
-        Version(self.next.load(Ordering::Acquire))
+        self.next.get()
     }
 
     pub(crate) fn publish_next(&self, next: Version) {
-        self.next.store(next.0, Ordering::Release);
+        self.next.set(next);
     }
 
     pub(crate) fn durable_next(&self) -> Version {
@@ -118,10 +119,11 @@ impl Shared {
         self.disk.sync_dir(&self.dir).map_err(WalError::io("sync directory", &self.dir))
     }
 
-    /// Leaves word for the next process, should this one end before the log is healed. The disk is in trouble, so this
-    /// may fail too.
+    /// Leaves word for the next process, should this one end before the log is healed. The name alone is the word, and
+    /// it is not synced: it is needed for as long as the page cache lasts that it warns of, and no longer. The disk is in
+    /// trouble, so the less is asked of it the better; this may fail too.
     pub(crate) fn leave_doubt_mark(&self) {
-        if let Err(error) = write_file_atomic(&*self.disk, &self.dir.join(DOUBT_MARK), &[]) {
+        if let Err(error) = self.disk.create(&self.dir.join(DOUBT_MARK)) {
             tracing::error!(dir = %self.dir.display(), %error, "failed sync could not be marked");
         }
     }

@@ -4,19 +4,24 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use crate::batch::{Batch, Place};
-use crate::disk::{DiskFile, temp_path, write_all_at};
+use crate::disk::{Access, DiskFile, temp_path, write_all_at};
 use crate::error::{Result, WalError};
+use crate::format::FILLER_BYTES_MAX;
 use crate::format::record::What;
 use crate::format::segment::{HEADER_BYTES, PrevSegment, SegmentHeader, file_name};
 use crate::index::Index;
 use crate::record::NewRecord;
+use crate::retained;
 use crate::salt::Salts;
 use crate::segment::Segment;
 use crate::shared::Shared;
-use crate::{LastRecord, Version};
+use crate::{LastRecord, Rolling, Version};
 
 /// Disk space is taken in steps of this.
 const RESERVE_BYTES: u64 = 1 << 20;
+
+/// What stands behind the blocks of a large append.
+static FILLER: [u8; FILLER_BYTES_MAX as usize] = [0; FILLER_BYTES_MAX as usize];
 
 /// State of the one writer. Owned by whoever holds the log's writer lock.
 pub(crate) struct Writer {
@@ -26,6 +31,8 @@ pub(crate) struct Writer {
     pub(crate) last: Option<LastRecord>,
     /// Segments that retention took out of the log and whose files are still to be deleted, oldest first.
     pub(crate) expired: Vec<Arc<Segment>>,
+    /// What the `retained` file is known to say: where the log may begin.
+    pub(crate) retained: Version,
     /// Segments that a cut or a reset took out of the log. Their files go once the segment is there that supersedes
     /// them.
     pub(crate) superseded: Vec<Arc<Segment>>,
@@ -35,18 +42,25 @@ pub(crate) struct Writer {
     pub(crate) sequence: u64,
     pub(crate) salts: Salts,
     pub(crate) batch: Batch,
+    pub(crate) rolling: Rolling,
 }
 
 /// The last segment.
 pub(crate) struct Tail {
     pub(crate) segment: Arc<Segment>,
-    /// Kept open: it also serves the readers.
-    pub(crate) file: Arc<dyn DiskFile>,
+    /// Open while the log is written to: it also serves the readers.
+    pub(crate) file: Option<Arc<dyn DiskFile>>,
+    /// Whether it was written to since the log was last asked to rest.
+    pub(crate) used: bool,
     pub(crate) end: End,
     /// Cleared by a failed write and by a cut: bytes behind the end are then not ours to write over.
     pub(crate) open: bool,
     /// How many bytes of the file have disk space for certain.
     pub(crate) reserved: u64,
+    /// Size of the file as far as we know. Behind the end it holds zeros up to here.
+    pub(crate) file_len: u64,
+    /// The next version when the blocks last passed a multiple of the filler's step.
+    pub(crate) last_step: Version,
 }
 
 /// Where the blocks of a segment end, and what the next one continues.
@@ -87,26 +101,97 @@ impl Tail {
     }
 }
 
+impl Tail {
+    /// A tail that goes on at `end`, before `next`, with a file of `file_len` bytes.
+    pub(crate) fn new(segment: Arc<Segment>, end: End, file_len: u64, next: Version) -> Self {
+        Self { segment, file: None, used: false, end, open: true, reserved: 0, file_len, last_step: next }
+    }
+
+    /// The file, opened unless it is open.
+    pub(crate) fn file(&mut self, shared: &Shared) -> Result<Arc<dyn DiskFile>> {
+        self.used = true;
+        if let Some(file) = &self.file {
+            return Ok(Arc::clone(file));
+        }
+        let file = open_for_writing(shared, &self.segment)?;
+        self.segment.share_file(&file);
+        Ok(Arc::clone(self.file.insert(file)))
+    }
+
+    /// Takes disk space for the first `wanted` bytes.
+    fn reserve(&mut self, shared: &Shared, wanted: u64) -> Result<()> {
+        if wanted <= self.reserved {
+            return Ok(());
+        }
+        // Some more, so that not every small write asks the file system.
+        let wanted = wanted.checked_next_multiple_of(RESERVE_BYTES).unwrap_or(wanted);
+        let reserved = self.file(shared)?.reserve(wanted);
+        reserved.map_err(WalError::io("reserve space", self.segment.path()))?;
+        self.reserved = wanted;
+        Ok(())
+    }
+
+    /// Gives back space taken ahead. Nothing depends on it.
+    fn release(&mut self) {
+        let Some(file) = self.file.as_ref().filter(|_| self.reserved > self.end.offset) else { return };
+        if let Err(error) = file.release() {
+            tracing::debug!(file = %self.segment.path().display(), %error, "reserved space not given back");
+        }
+        self.reserved = 0;
+    }
+
+    /// Closes the file and lets go of the index. For a tail that is durable: what an fsync through another handle may
+    /// not tell of is then behind us.
+    fn rest(&mut self) {
+        self.release();
+        self.file = None;
+        self.segment.rest_index();
+    }
+
+    /// Zeros to write behind a batch of `bytes`, up to a round place; the next ones go over them. The page cache takes
+    /// what reaches to a round place in one piece, and what ends anywhere page by page (decision 10). Only where space is
+    /// certain, so that the zeros never cost a batch its place, and while the owner does not sync with every step, which
+    /// would store the zeros too.
+    fn filler(&mut self, shared: &Shared, bytes: u64) -> &'static [u8] {
+        let step = shared.options.filler_bytes.min(FILLER_BYTES_MAX);
+        let end = self.end.offset.saturating_add(bytes);
+        if step == 0 || end <= self.file_len || end / step == self.end.offset / step {
+            return &[];
+        }
+        let synced_since = shared.durable_next() > std::mem::replace(&mut self.last_step, shared.next());
+        if synced_since {
+            return &[];
+        }
+        let Some(to) = end.checked_next_multiple_of(step) else { return &[] };
+        if let Err(error) = self.reserve(shared, to) {
+            tracing::trace!(%error, "no space taken ahead");
+            return &[];
+        }
+        usize::try_from(to - end).ok().and_then(|len| FILLER.get(..len)).unwrap_or(&[])
+    }
+}
+
 impl Writer {
     /// Whether a batch of `bytes` belongs into another segment than the last.
     pub(crate) fn must_roll(&self, shared: &Shared, bytes: u64, now_ns: i64) -> bool {
         let Some(tail) = self.tail.as_ref().filter(|tail| tail.open) else { return true };
-        let full = tail.end.offset.saturating_add(bytes) > shared.options.segment_bytes_max;
-        !tail.is_empty(shared.next()) && (full || self.is_due(shared, now_ns))
+        let full = tail.end.offset.saturating_add(bytes) > self.rolling.segment_bytes_max;
+        !tail.is_empty(shared.next()) && (full || self.is_due(now_ns))
     }
 
     /// Whether the last segment is older than the roll period.
-    pub(crate) fn is_due(&self, shared: &Shared, now_ns: i64) -> bool {
-        let period_ns = shared.options.roll_period_ns;
+    pub(crate) fn is_due(&self, now_ns: i64) -> bool {
+        let period_ns = self.rolling.roll_period_ns;
         let created_ns = self.tail.as_ref().map(|tail| tail.segment.header.created_ns);
         period_ns > 0 && created_ns.is_some_and(|created| created.saturating_add(period_ns) <= now_ns)
     }
 
     /// Makes everything in the last segment durable. A failure poisons the log.
-    pub(crate) fn sync(&self, shared: &Shared) -> Result<()> {
+    pub(crate) fn sync(&mut self, shared: &Shared) -> Result<()> {
         let next = shared.next();
-        if let Some(tail) = self.tail.as_ref().filter(|_| shared.durable_next() < next) {
-            sync_or_poison(shared, &*tail.file, &tail.segment)?;
+        if let Some(tail) = self.tail.as_mut().filter(|_| shared.durable_next() < next) {
+            let file = tail.file(shared)?;
+            sync_or_poison(shared, &*file, &tail.segment)?;
         }
         shared.raise_durable(next);
         Ok(())
@@ -119,7 +204,7 @@ impl Writer {
         let prev = self.tail.as_ref().and_then(|tail| tail.prev(tail.end, shared.next()));
         let header = self.successor(shared, now_ns, prev);
         let file = self.create(shared, &header, &[])?;
-        self.adopt(shared, header, file, End::of_empty(header.seed()));
+        self.adopt(shared, header, file, End::of_empty(shared.options.seed(&header)));
         Ok(())
     }
 
@@ -189,11 +274,13 @@ impl Writer {
             segments.pop_if(|last| replaced(last));
             segments.push(Arc::clone(&segment));
         });
-        if let Some(old) = self.tail.take() {
-            close(&old, replaced(&old.segment));
+        if let Some(mut old) = self.tail.take() {
+            let replaced = replaced(&old.segment);
+            close(&mut old, replaced);
         }
         tracing::debug!(dir = %shared.dir.display(), first = %header.first, "segment started");
-        self.tail = Some(Tail { segment, file, end, open: true, reserved: 0 });
+        let tail = Tail::new(segment, end, end.offset, header.first);
+        self.tail = Some(Tail { file: Some(file), used: true, ..tail });
         self.delete_superseded(shared, header.first);
     }
 
@@ -207,6 +294,11 @@ impl Writer {
         while let Some(segment) = self.superseded.last() {
             shared.delete(segment)?;
             self.superseded.pop();
+        }
+        let first = shared.first();
+        if !self.expired.is_empty() && self.retained < first {
+            retained::store(&*shared.disk, &shared.dir, first)?;
+            self.retained = first;
         }
         while let Some(segment) = self.expired.first() {
             shared.delete(segment)?;
@@ -222,23 +314,33 @@ impl Writer {
         self.superseded.retain(|segment| segment.first() != first && shared.delete(segment).is_err());
     }
 
-    /// Takes disk space for `bytes` behind the tail's end.
-    pub(crate) fn reserve(&mut self, bytes: u64) -> Result<()> {
-        let Some(tail) = &mut self.tail else { return Ok(()) };
-        let wanted = tail.end.offset.saturating_add(bytes);
-        if wanted <= tail.reserved {
-            return Ok(());
+    /// Lets go of what a log needs only while it is written to, unless it was since the last call.
+    pub(crate) fn rest(&mut self, shared: &Shared) {
+        let durable = shared.durable_next() >= shared.next() && !shared.is_poisoned();
+        if let Some(tail) = &mut self.tail
+            && !std::mem::take(&mut tail.used)
+            && durable
+        {
+            tail.rest();
+            self.batch = Batch::default();
         }
-        // Some more, so that not every small write asks the file system.
-        let wanted = wanted.checked_next_multiple_of(RESERVE_BYTES).unwrap_or(wanted);
-        tail.file.reserve(wanted).map_err(WalError::io("reserve space", tail.segment.path()))?;
-        tail.reserved = wanted;
-        Ok(())
+    }
+
+    /// Whether `bytes` behind the tail's end have disk space already.
+    pub(crate) fn has_reserved(&self, bytes: u64) -> bool {
+        self.tail.as_ref().is_some_and(|tail| tail.end.offset.saturating_add(bytes) <= tail.reserved)
+    }
+
+    /// Takes disk space for `bytes` behind the tail's end.
+    pub(crate) fn reserve(&mut self, shared: &Shared, bytes: u64) -> Result<()> {
+        let Some(tail) = &mut self.tail else { return Ok(()) };
+        tail.reserve(shared, tail.end.offset.saturating_add(bytes))
     }
 
     /// Appends a batch that was checked to the open tail, and publishes it.
     pub(crate) fn write(&mut self, shared: &Shared, records: &[NewRecord]) -> Result<Version> {
         let Some(tail) = &mut self.tail else { return Ok(shared.next()) };
+        let file = tail.file(shared)?;
         let place = Place {
             seed: tail.segment.seed,
             offset: tail.end.offset,
@@ -250,7 +352,15 @@ impl Writer {
             self.batch.encode(place, records, |key| index.schema_offset(key).is_some());
         });
         known?;
-        let written = write_all_at(&*tail.file, &mut self.batch.slices(), tail.end.offset);
+        let filler = tail.filler(shared, self.batch.bytes());
+        let mut slices = self.batch.slices();
+        if !filler.is_empty() {
+            slices.push(IoSlice::new(filler));
+        }
+        let written = write_all_at(&*file, &mut slices, tail.end.offset);
+        drop(slices);
+        let end = tail.end.offset + self.batch.bytes() + filler.len() as u64;
+        tail.file_len = tail.file_len.max(end);
         self.batch.release();
         if let Err(e) = written {
             tail.open = false;
@@ -290,13 +400,14 @@ pub(crate) fn sync_or_poison(shared: &Shared, file: &dyn DiskFile, segment: &Seg
     })
 }
 
+/// A handle of a segment that is or becomes the last one.
+pub(crate) fn open_for_writing(shared: &Shared, segment: &Segment) -> Result<Arc<dyn DiskFile>> {
+    shared.disk.open(segment.path(), Access::Write).map_err(WalError::io("open segment", segment.path()))
+}
+
 /// Tidies a segment that is written no more. Nothing depends on it.
-fn close(tail: &Tail, replaced: bool) {
-    if tail.reserved > tail.end.offset
-        && let Err(error) = tail.file.release()
-    {
-        tracing::debug!(file = %tail.segment.path().display(), %error, "reserved space not given back");
-    }
+fn close(tail: &mut Tail, replaced: bool) {
+    tail.release();
     if replaced {
         tail.segment.publish_end(0); // whoever stands in it looks the version up again
     } else {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Code, Error, Result, TopicId};
+use model::{Result, TopicId};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -178,9 +178,9 @@ impl Inner {
     }
 
     pub(super) async fn settled(&self) -> Result<()> {
-        let mut applied = self.group.applied();
+        let applied = self.group.applied();
         loop {
-            applied.mark_unchanged();
+            let seen = applied.get();
             self.is_stopping()?;
             let quiet = {
                 let machine = self.machine.read();
@@ -192,7 +192,7 @@ impl Inner {
             if quiet {
                 return Ok(());
             }
-            applied.changed().await.map_err(|_| Error::of(Code::ShuttingDown))?;
+            applied.passed(seen).await;
         }
     }
 }

@@ -1,10 +1,12 @@
-//! A disk that counts its fsyncs and fails when told to, around any other.
+//! A disk that counts its fsyncs, holds them up and fails when told to, around any other.
 
 use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::thread::ThreadId;
 
+use parking_lot::{Condvar, Mutex};
 use wal::disk::{Access, DirEntry, DiskLock};
 use wal::{Disk, DiskFile, StdDisk};
 
@@ -21,14 +23,37 @@ pub(super) struct Faults {
     pub(super) reserves: AtomicI64,
     /// Fsyncs of files so far.
     pub(super) synced: AtomicU64,
-    /// How long an fsync takes, milliseconds.
-    pub(super) sync_ms: AtomicU64,
+    /// Whether fsyncs wait.
+    held: Mutex<bool>,
+    let_go: Condvar,
+    /// Whose fsyncs are counted apart.
+    noted: Mutex<Option<ThreadId>>,
+    synced_by_noted: AtomicU64,
 }
 
 impl Faults {
     /// Whether it happens this time.
     fn hits(count: &AtomicI64) -> bool {
         count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| (n > 0).then(|| n - 1)).is_ok()
+    }
+
+    pub(super) fn syncs(&self) -> u64 {
+        self.synced.load(Ordering::SeqCst)
+    }
+
+    /// Lets every fsync of a segment wait from now on, or all of them go on.
+    pub(super) fn hold_syncs(&self, hold: bool) {
+        *self.held.lock() = hold;
+        self.let_go.notify_all();
+    }
+
+    /// Counts apart what this thread syncs from now on.
+    pub(super) fn note_this_thread(&self) {
+        *self.noted.lock() = Some(std::thread::current().id());
+    }
+
+    pub(super) fn synced_by_noted(&self) -> u64 {
+        self.synced_by_noted.load(Ordering::SeqCst)
     }
 }
 
@@ -119,19 +144,18 @@ impl DiskFile for FaultyFile {
         self.inner.write_at(bufs, offset)
     }
 
-    #[allow(clippy::disallowed_methods, reason = "stands for a slow disk")]
     fn sync(&self) -> io::Result<()> {
         if self.is_segment && Faults::hits(&self.faults.syncs) {
             return Err(eio());
         }
         self.faults.synced.fetch_add(1, Ordering::SeqCst);
-        match self.faults.sync_ms.load(Ordering::SeqCst) {
-            0 => self.inner.sync(),
-            ms => {
-                std::thread::sleep(std::time::Duration::from_millis(ms));
-                Ok(())
-            }
+        if *self.faults.noted.lock() == Some(std::thread::current().id()) {
+            self.faults.synced_by_noted.fetch_add(1, Ordering::SeqCst);
         }
+        if self.is_segment {
+            self.faults.let_go.wait_while(&mut self.faults.held.lock(), |held| *held);
+        }
+        self.inner.sync()
     }
 
     fn reserve(&self, len: u64) -> io::Result<()> {

@@ -140,15 +140,19 @@ async fn a_failed_fsync_fails_those_who_wait_for_it() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_vote_that_cannot_be_stored_fails_the_opening_and_not_the_next() -> Result<()> {
+async fn a_vote_that_cannot_be_stored_leaves_the_group_read_only_and_the_next_proposal_leads() -> Result<()> {
     let dir = tempfile::tempdir().unwrap();
     let (bench, faults) = bench(dir.path(), Fsync::Never);
-    bench.open().await?.0.close().await?;
-    faults.creates.store(1, Ordering::SeqCst);
-    let error = bench.open().await.unwrap_err();
-    assert_eq!(error.code(), Code::Io);
     let (group, _) = bench.open().await?;
-    group.propose(data("x")).await?;
+    group.propose(data("before")).await?;
+    group.close().await?;
+    faults.creates.store(1, Ordering::SeqCst);
+    let (group, state) = bench.open().await?;
+    assert_eq!(group.failure().map(|e| e.code()), Some(Code::Io));
+    assert_eq!(state.read().bodies(), ["before"]);
+    group.propose(data("after")).await?;
+    assert!(group.failure().is_none());
+    assert_eq!(state.read().bodies(), ["before", "after"]);
     group.close().await
 }
 

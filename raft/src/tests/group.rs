@@ -1,14 +1,14 @@
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use bytes::Bytes;
 use model::{Code, Result};
+use wal::sim::{Op, SimDisk};
 use wal::{Kind, Retention, Version};
 
 use super::disk::FaultyDisk;
 use super::support::{Bench, Seen, data};
-use crate::{Fsync, Proposal};
+use crate::{Fsync, Group, Proposal};
 
 #[tokio::test]
 async fn a_new_group_leads_and_applies_its_own_entries_first() -> Result<()> {
@@ -24,7 +24,7 @@ async fn a_new_group_leads_and_applies_its_own_entries_first() -> Result<()> {
 
     let version = group.propose(data("hello")).await?;
     assert_eq!(version, Version(2));
-    assert_eq!(*group.applied().borrow(), version);
+    assert_eq!(group.applied().get(), version);
     assert_eq!(state.read().bodies(), ["hello"]);
     let record = group.log().get(version).unwrap().unwrap();
     assert_eq!((record.kind, &record.body[..], record.term), (Kind::Data, &b"hello"[..], 1));
@@ -89,36 +89,36 @@ async fn a_small_bound_in_flight_makes_proposers_wait_and_no_more() -> Result<()
     group.close().await
 }
 
-/// 64 proposers that each wait for an fsync: one fsync serves all that were written before it.
+/// 64 proposals that wait for an fsync while the disk works: the one that is under way serves those written before it,
+/// and one more all the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_fsync_serves_all_who_wait() -> Result<()> {
-    const PROPOSERS: u64 = 64;
-    const EACH: u64 = 20;
     let dir = tempfile::tempdir().unwrap();
     let disk = FaultyDisk::new();
     let faults = Arc::clone(&disk.faults);
-    faults.sync_ms.store(2, Ordering::SeqCst);
     let (group, _) = Bench::new(dir.path(), Arc::new(disk), Fsync::BeforeAck).open().await?;
     let group = Arc::new(group);
-    let before = faults.synced.load(Ordering::SeqCst);
-    let tasks: Vec<_> = (0..PROPOSERS)
-        .map(|_| {
+    for _ in 0..20 {
+        let (before, last) = (faults.syncs(), Version(group.positions().applied.get() + 64));
+        faults.hold_syncs(true);
+        let propose = |_| {
             let group = Arc::clone(&group);
             tokio::spawn(async move {
-                for _ in 0..EACH {
-                    let version = group.propose(data("x")).await?;
-                    assert!(group.log().durable_next() > version, "answered before it was durable");
-                }
+                let version = group.propose(data("x")).await?;
+                assert!(group.log().durable_next() > version, "answered before it was durable");
                 Ok::<_, model::Error>(())
             })
-        })
-        .collect();
-    for task in tasks {
-        task.await.unwrap()?;
+        };
+        let proposals: Vec<_> = (0..64).map(propose).collect();
+        group.applied().passed(Version(last.get() - 1)).await;
+        assert!(proposals.iter().all(|proposal| !proposal.is_finished()), "answered before the fsync");
+        faults.hold_syncs(false);
+        for proposal in proposals {
+            proposal.await.unwrap()?;
+        }
+        let syncs = faults.syncs() - before;
+        assert!((1..=2).contains(&syncs), "{syncs} fsyncs for 64 proposals");
     }
-    let syncs = faults.synced.load(Ordering::SeqCst) - before;
-    assert!(syncs >= EACH, "each proposer waits for its own: {syncs} fsyncs");
-    assert!(syncs <= 4 * EACH, "{syncs} fsyncs for {} proposals", PROPOSERS * EACH);
     group.close().await
 }
 
@@ -144,28 +144,58 @@ async fn a_burst_leaves_no_trail_of_small_segments() -> Result<()> {
     group.close().await
 }
 
+/// A period that no test sees the end of.
+const LONG: Fsync = Fsync::Every { period_ms: u32::MAX };
+
+/// Waits until `version` is on disk, some seconds at most.
+async fn durable(group: &Group<Seen>, version: Version) {
+    let mut turns = 0_u32;
+    while group.log().durable_next() <= version {
+        assert!(turns < 50_000_000, "{version} is not synced");
+        turns += 1;
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test]
 async fn without_fsync_nothing_is_synced_and_with_a_period_it_is() -> Result<()> {
-    let dir = tempfile::tempdir().unwrap();
-    let disk = FaultyDisk::new();
-    let faults = Arc::clone(&disk.faults);
-    let (group, _) = Bench::new(dir.path(), Arc::new(disk), Fsync::Never).open().await?;
-    let before = faults.synced.load(Ordering::SeqCst);
+    let disk = SimDisk::new();
+    let syncs = || disk.counts().of(Op::Sync);
+    let bench = Bench::new(Path::new("/sim"), Arc::new(disk.clone()), Fsync::Never);
+    let (group, _) = bench.open().await?;
+    let before = syncs();
     for _ in 0..50 {
         group.propose(data("x")).await?;
     }
-    assert_eq!(faults.synced.load(Ordering::SeqCst), before);
+    assert_eq!(syncs(), before);
     assert!(group.positions().durable < Some(group.positions().appended));
 
     group.set_fsync(Fsync::Every { period_ms: 1 });
     let version = group.propose(data("y")).await?;
-    while group.log().durable_next() <= version {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    let after = faults.synced.load(Ordering::SeqCst);
+    durable(&group, version).await;
+    let after = syncs();
     assert!(after > before);
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    assert_eq!(faults.synced.load(Ordering::SeqCst), after, "nothing new, nothing synced");
+    // Waits for the syncer, and would sync whatever is not.
+    group.close().await?;
+    assert_eq!(syncs(), after, "nothing new, nothing synced");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_period_ends_before_its_time_when_it_is_altered_and_when_much_is_written() -> Result<()> {
+    let disk = SimDisk::new();
+    let (group, _) = Bench::new(Path::new("/sim"), Arc::new(disk.clone()), LONG).open().await?;
+    let small = group.propose(data("x")).await?;
+    let large = group.propose(data(vec![0; 9 << 20])).await?;
+    durable(&group, large).await;
+    assert!(small < large);
+
+    let before = disk.counts().of(Op::Sync);
+    group.propose(data("y")).await?;
+    tokio::task::yield_now().await;
+    assert_eq!(disk.counts().of(Op::Sync), before, "the period goes on");
+    group.set_fsync(Fsync::BeforeAck);
+    group.propose(data("z")).await?;
     group.close().await
 }
 
@@ -294,13 +324,22 @@ async fn a_lost_vote_does_not_bring_back_a_term() -> Result<()> {
 async fn closing_waits_for_what_is_in_flight_and_refuses_the_rest() -> Result<()> {
     let dir = tempfile::tempdir().unwrap();
     let disk = FaultyDisk::new();
-    disk.faults.sync_ms.store(5, Ordering::SeqCst);
+    let faults = Arc::clone(&disk.faults);
     let (group, state) = Bench::new(dir.path(), Arc::new(disk), Fsync::BeforeAck).open().await?;
+    let group = Arc::new(group);
+    faults.hold_syncs(true);
     let mut pending = Vec::new();
     for _ in 0..100 {
         pending.push(group.enqueue(data("x")).await?);
     }
-    group.close().await?;
+    let closing = tokio::spawn({
+        let group = Arc::clone(&group);
+        async move { group.close().await }
+    });
+    group.applied().passed(Version(100)).await;
+    assert!(!closing.is_finished(), "the disk still works");
+    faults.hold_syncs(false);
+    closing.await.unwrap()?;
     for pending in pending {
         pending.await?;
     }

@@ -234,14 +234,14 @@ impl Proposer {
     /// Waits for something that comes with the application of a record, or soon after.
     async fn until(&self, done: impl Fn() -> bool) -> Result<()> {
         const LOOK_AGAIN: Duration = Duration::from_millis(20);
-        let mut applied = self.group.applied();
+        let applied = self.group.applied();
         let wait = async {
             loop {
-                applied.borrow_and_update();
+                let seen = applied.get();
                 if done() {
                     return;
                 }
-                let _ = tokio::time::timeout(LOOK_AGAIN, applied.changed()).await;
+                let _ = tokio::time::timeout(LOOK_AGAIN, applied.passed(seen)).await;
             }
         };
         tokio::time::timeout(DRAIN_MAX, wait).await.map_err(|_| Error::of(Code::Conflict))

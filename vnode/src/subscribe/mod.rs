@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use model::{Code, Error, Result, Version};
 use tokio::sync::watch;
+use wal::Watermark;
 
 pub(crate) use compiled::TopicCache;
 pub use findings::Behind;
@@ -38,7 +39,7 @@ use crate::vnode::Vnode;
 pub struct Subscription {
     vnode: Arc<Vnode>,
     core: Core,
-    applied: watch::Receiver<Version>,
+    applied: Arc<Watermark>,
     closing: watch::Receiver<bool>,
 }
 
@@ -84,19 +85,15 @@ impl Subscription {
     }
 
     /// Waits until [`read`](Self::read) may find something new: a record applied since it last looked (a change of owner
-    /// is one), or the end of the shard. Cannot miss a wake-up: what `read` has seen is compared under the watch that
-    /// the next record changes. Safe to drop and call again.
+    /// is one), or the end of the shard. Cannot miss a wake-up: see [`Watermark`]. Safe to drop and call again.
     pub async fn ready(&mut self) {
-        loop {
-            let applied = *self.applied.borrow_and_update();
-            if applied > self.core.seen() || *self.closing.borrow_and_update() {
-                return;
-            }
-            tokio::select! {
-                biased;
-                changed = self.closing.changed() => if changed.is_err() { return },
-                changed = self.applied.changed() => if changed.is_err() { return },
-            }
+        if *self.closing.borrow_and_update() {
+            return;
+        }
+        tokio::select! {
+            biased;
+            _ = self.closing.changed() => {}
+            () = self.applied.passed(self.core.seen()) => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::{Buf, BufMut};
 
-use super::{FORMAT_VERSION, crc, segment};
+use super::{ALIGN, FORMAT_VERSION, crc, segment};
 use crate::{SchemaKey, Version};
 
 pub(crate) const MAGIC: [u8; 8] = *b"TIDEIDX\n";
@@ -88,6 +88,18 @@ impl IndexFile {
             keys.push((SchemaKey { owner, version }, content.get_u64_le()));
         }
         Some(Self { salt, end, entries, schemas: keys })
+    }
+
+    /// Whether all places lie within the segment, which starts at `first`, and in order: a reader sent beyond its end
+    /// would look for ever.
+    pub(crate) fn lies_within(&self, first: Version) -> bool {
+        let is_place = |offset: u64| {
+            offset >= segment::HEADER_BYTES as u64 && offset < self.end && offset.is_multiple_of(ALIGN as u64)
+        };
+        let rises = |a: &IndexEntry, b: &IndexEntry| a.version <= b.version && a.offset < b.offset;
+        self.entries.iter().all(|entry| entry.version >= first && is_place(entry.offset))
+            && self.entries.is_sorted_by(rises)
+            && self.schemas.iter().all(|(_, offset)| is_place(*offset))
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod index;
 pub(crate) mod record;
+pub(crate) mod retained;
 pub(crate) mod segment;
 
 /// The format that this build writes, and the newest that it reads.
@@ -10,6 +11,9 @@ pub const FORMAT_VERSION: u32 = 1;
 
 /// Headers and bodies start on multiples of this, so that a body can be used as Arrow memory in place.
 pub(crate) const ALIGN: usize = 64;
+
+/// At most so many zeros stand behind the last block of a segment that a batch may still be written over.
+pub(crate) const FILLER_BYTES_MAX: u64 = 64 << 10;
 
 /// The largest body. A length above it is damage.
 pub const BODY_BYTES_MAX: usize = 1 << 30;
@@ -24,6 +28,27 @@ pub(crate) fn crc(seed: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(seed);
     hasher.update(bytes);
     hasher.finalize()
+}
+
+/// Why bytes are not what their place demands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BadHeader {
+    Newer(u32),
+    Damaged,
+}
+
+/// Checks format number and checksum of `bytes`. A later format may place its checksum elsewhere, so a higher number
+/// counts as one, unless all the rest is this format to the bit: then the number itself is damaged.
+fn check_format<const N: usize>(bytes: &[u8; N], at_format: usize, at_crc: usize) -> Result<(), BadHeader> {
+    let mut f = Fields(*bytes);
+    let format = f.u32(at_format);
+    f.put_u32(at_format, FORMAT_VERSION);
+    let matches = f.u32(at_crc) == crc(0, &f.0[..at_crc]);
+    match (format == FORMAT_VERSION, matches) {
+        (true, true) => Ok(()),
+        (false, false) if format > FORMAT_VERSION => Err(BadHeader::Newer(format)),
+        _ => Err(BadHeader::Damaged),
+    }
 }
 
 /// Reads and writes numbers at fixed places of a fixed-size block.

@@ -1,6 +1,6 @@
 //! Segment header: the first 128 bytes of a `.log` file.
 
-use super::{ALIGN, FORMAT_VERSION, Fields, crc};
+use super::{ALIGN, BadHeader, FORMAT_VERSION, Fields, check_format, crc};
 use crate::Version;
 
 pub(crate) const HEADER_BYTES: usize = 128;
@@ -25,6 +25,9 @@ const AT_PREV_KNOWN: usize = 84;
 const AT_SEQUENCE: usize = 88;
 const AT_CRC: usize = 124;
 const _: () = assert!(AT_CRC + 4 == HEADER_BYTES);
+
+/// No log gets there, and from here there is always a next one.
+const SEQUENCE_MAX: u64 = u64::MAX >> 1;
 
 /// No such thing, where a version or an offset stands.
 const NONE: u64 = u64::MAX;
@@ -72,13 +75,6 @@ pub struct LastRecord {
     pub time_ns: i64,
 }
 
-/// Why bytes are not a segment header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BadHeader {
-    Newer(u32),
-    Damaged,
-}
-
 impl SegmentHeader {
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = Fields([0; HEADER_BYTES]);
@@ -110,11 +106,8 @@ impl SegmentHeader {
         if f.0[..MAGIC.len()] != MAGIC {
             return Err(BadHeader::Damaged);
         }
-        // Looked at before the checksum: a later format may place that elsewhere, magic and format number stay.
-        if f.u32(AT_FORMAT) > FORMAT_VERSION {
-            return Err(BadHeader::Newer(f.u32(AT_FORMAT)));
-        }
-        if f.u32(AT_CRC) != crc(0, &f.0[..AT_CRC]) {
+        check_format(bytes, AT_FORMAT, AT_CRC)?;
+        if f.u64(AT_SEQUENCE) > SEQUENCE_MAX {
             return Err(BadHeader::Damaged);
         }
         let first = Version(f.u64(AT_FIRST));
@@ -200,6 +193,8 @@ mod tests {
     fn newer_format_is_named() {
         let mut bytes = sample().encode();
         bytes[AT_FORMAT] = 9;
+        assert_eq!(SegmentHeader::decode(&bytes), Err(BadHeader::Damaged), "all else is as format 1 has it");
+        bytes[AT_CRC] ^= 1;
         assert_eq!(SegmentHeader::decode(&bytes), Err(BadHeader::Newer(9)));
     }
 

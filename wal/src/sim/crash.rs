@@ -30,33 +30,41 @@ impl State {
             }
         }
         self.names = self.durable_names.clone();
-        for inode in self.inodes.values_mut() {
-            crash_file(inode, &mut chance);
-        }
         let named: std::collections::BTreeSet<_> = self.names.values().copied().collect();
-        self.inodes.retain(|id, _| named.contains(id));
+        let freed: Vec<_> = self.inodes.extract_if(.., |id, _| !named.contains(id)).collect();
+        for inode in self.inodes.values_mut() {
+            crash_file(inode, &freed, &mut chance);
+        }
     }
 }
 
-fn crash_file(inode: &mut Inode, chance: &mut Chance) {
+fn crash_file(inode: &mut Inode, freed: &[(u64, Inode)], chance: &mut Chance) {
     let pending = std::mem::take(&mut inode.pending);
     match chance.below(4) {
         0 => {}
         1 => pending.iter().for_each(|write| write.apply(&mut inode.durable)),
-        2 => keep_until_torn(inode, pending, chance),
+        2 => keep_until_torn(inode, pending, freed, chance),
         _ => keep_any_sectors(inode, &pending, chance),
     }
     inode.data = inode.durable.clone();
 }
 
-/// In order, up to a write that is torn at any byte.
-fn keep_until_torn(inode: &mut Inode, mut pending: Vec<Write>, chance: &mut Chance) {
+/// In order, up to a write that is torn at any byte. Sometimes the file has its new size already, and behind that place
+/// shows what a file that is gone had there.
+fn keep_until_torn(inode: &mut Inode, mut pending: Vec<Write>, freed: &[(u64, Inode)], chance: &mut Chance) {
+    let size = pending.iter().map(|write| write.offset + write.bytes.len()).max().unwrap_or(0);
     pending.truncate(chance.below(pending.len() + 1));
-    if let Some(last) = pending.last_mut() {
+    if let Some(last) = pending.last_mut()
+        && chance.one_in(2)
+    {
         let keep = chance.below(last.bytes.len() + 1);
         last.bytes.truncate(keep);
     }
     pending.iter().for_each(|write| write.apply(&mut inode.durable));
+    if let Some((_, stale)) = freed.get(chance.below(2 * freed.len())) {
+        let from = inode.durable.len();
+        inode.durable.extend(stale.durable.get(from..size.min(stale.durable.len())).unwrap_or_default());
+    }
 }
 
 /// In any order: some writes whole, some not at all, some in part.

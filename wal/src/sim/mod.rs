@@ -4,7 +4,8 @@
 //! # Fault budget
 //! What may happen, and no more:
 //! - At a crash each unsynced write is kept, lost, or torn. Either the writes of a file are kept in order up to one that
-//!   is torn at any byte; or any of them are lost, and any 512-byte sectors of the others. Lost bytes read as zeros.
+//!   is torn at any byte, and behind it the file may show what a deleted file had there; or any of them are lost, and any
+//!   512-byte sectors of the others, which then read as zeros.
 //! - Each unsynced change of a directory (create, rename, remove) is kept or lost by itself. Syncing a file does not
 //!   make its name durable.
 //! - Any call may fail with an error of the operating system, writes after a part was written. Writes may be short.
