@@ -1,8 +1,9 @@
-//! IF, IFNULL, NVL2, NULLIF, COALESCE: all of them CASE.
+//! IF, NVL2 and NULLIF, which are CASE; IFNULL and COALESCE.
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, BooleanArray};
+use arrow::array::{Array, BooleanArray};
+use arrow::compute::interleave;
 use arrow_schema::DataType as Arrow;
 use datafusion::logical_expr::{Case, Expr as DfExpr, Operator, lit};
 use model::Result;
@@ -34,14 +35,12 @@ pub(super) fn bind(binder: &mut Binder<'_, '_>, name: &str, args: &[Expr]) -> Re
         ("nullif", [a, b]) => {
             let (a, b) = (binder.value(a)?, binder.value(b)?);
             let null = Typed { ty: a.ty, ..cast::cast(Typed::null(), a.ty, zone)? };
-            let same = compare(a.clone(), Operator::Eq, b, zone)?;
+            let same = compare(binder.cx.copy(&a)?, Operator::Eq, b, zone)?;
             choose(binder, vec![(same, null)], a)
         }
         ("ifnull" | "nvl", [_, _]) | ("coalesce", [_, ..]) => {
-            let mut values = args.iter().map(|a| binder.value(a)).collect::<Result<Vec<_>>>()?;
-            let Some(last) = values.pop() else { return Err(count_error(name)) };
-            let branches = values.into_iter().map(|v| (is_known(&v), v)).collect();
-            choose(binder, branches, last)
+            let values = args.iter().map(|a| binder.value(a)).collect::<Result<Vec<_>>>()?;
+            first_known(binder, values)
         }
         _ => Err(count_error(name)),
     }
@@ -52,6 +51,22 @@ fn is_known(value: &Typed) -> DfExpr {
         Some(constant) => lit(!constant.is_null()),
         None => value.expr.clone().is_not_null(),
     }
+}
+
+/// The first of `values` that is not NULL. No CASE: that would hold each value twice, and double with every level.
+fn first_known(binder: &Binder<'_, '_>, values: Vec<Typed>) -> Result<Typed> {
+    let ty = coerce::common(&values.iter().map(|v| v.ty).collect::<Vec<_>>());
+    let values = values
+        .into_iter()
+        .map(|v| Ok(cast::cast(v, ty, binder.cx.session.zone)?.expr))
+        .collect::<Result<Vec<_>>>()?;
+    let expr = call("first_known", ty.arrow(), values, |arrays, rows| {
+        let first = |row| arrays.iter().position(|array| array.is_valid(row)).unwrap_or(0);
+        let picks: Vec<_> = (0..rows).map(|row| (first(row), row)).collect();
+        let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+        Ok(interleave(&arrays, &picks)?)
+    });
+    Typed::new(expr, ty).folded()
 }
 
 fn choose(binder: &Binder<'_, '_>, branches: Vec<(DfExpr, Typed)>, otherwise: Typed) -> Result<Typed> {

@@ -173,11 +173,12 @@ impl<'a> Binder<'a, '_> {
         otherwise: Option<&Expr>,
     ) -> Result<Typed> {
         let zone = self.cx.session.zone;
+        let operand = operand.map(|e| self.value(e)).transpose()?;
         let mut bound = Vec::with_capacity(branches.len());
         for (when, then) in branches {
-            let condition = match operand {
+            let condition = match &operand {
                 None => self.condition(when, true)?,
-                Some(operand) => compare(self.value(operand)?, Operator::Eq, self.value(when)?, zone)?,
+                Some(operand) => compare(self.cx.copy(operand)?, Operator::Eq, self.value(when)?, zone)?,
             };
             bound.push((condition, self.value(then)?));
         }
@@ -262,7 +263,11 @@ impl<'a> Binder<'a, '_> {
         } else {
             (Operator::GtEq, Operator::LtEq, Operator::And)
         };
-        Ok(binary(compare(value.clone(), below, low, zone)?, join, compare(value, above, high, zone)?))
+        Ok(binary(
+            compare(self.cx.copy(&value)?, below, low, zone)?,
+            join,
+            compare(value, above, high, zone)?,
+        ))
     }
 
     fn in_list(&mut self, expr: &Expr, negated: bool, list: &[Expr]) -> Result<DfExpr> {
@@ -278,7 +283,7 @@ impl<'a> Binder<'a, '_> {
                 }
                 continue;
             }
-            if let Some(pair) = coerce::unify(value.clone(), item, zone)? {
+            if let Some(pair) = coerce::unify(self.cx.copy(&value)?, item, zone)? {
                 pairs.push(pair);
             }
         }

@@ -26,10 +26,12 @@ pub use delete::{DeletePlan, plan_delete};
 
 use std::cell::Cell;
 
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::LogicalPlan;
 use model::{Code, DataType, Error, Precision, Result, Zone};
 
 use crate::ast::{ObjectName, Query, Select, SetExpr, TableRef};
+use crate::plan::types::Typed;
 use crate::source::Relation;
 
 /// What a statement knows of its surroundings. One value for the whole statement.
@@ -176,12 +178,43 @@ pub(crate) struct Context<'a> {
     pub(crate) relations: &'a Relations,
     pub(crate) session: &'a Session,
     counter: Cell<usize>,
+    /// Parts of expressions that were copied.
+    copied: Cell<usize>,
     pub(crate) shards: Cell<usize>,
 }
 
+/// Parts of expressions that one statement may have copied. Some forms hold an operand twice (`BETWEEN`, `NULLIF`), and
+/// the plan doubles with each that stands in the other.
+const COPIED_MAX: usize = 1 << 16;
+
 impl<'a> Context<'a> {
     pub(crate) fn new(relations: &'a Relations, session: &'a Session) -> Self {
-        Self { relations, session, counter: Cell::new(0), shards: Cell::new(0) }
+        Self { relations, session, counter: Cell::new(0), copied: Cell::new(0), shards: Cell::new(0) }
+    }
+
+    /// `value` for another place in the plan: every second use of a bound operand goes through here. Columns and
+    /// literals are free.
+    ///
+    /// # Errors
+    /// 0x2600 where copies outgrow the statement.
+    pub(crate) fn copy(&self, value: &Typed) -> Result<Typed> {
+        let mut parts = 0;
+        value
+            .expr
+            .apply(|_| {
+                parts += 1;
+                Ok(TreeNodeRecursion::Continue)
+            })
+            .map_err(error::from_datafusion)?;
+        self.copied.set(self.copied.get().saturating_add(parts - 1));
+        if self.copied.get() > COPIED_MAX {
+            return Err(Error::text(
+                Code::Syntax,
+                "expression too complex: BETWEEN, IN, CASE or NULLIF stand too deep in each other; compute the inner \
+                 value in a subquery",
+            ));
+        }
+        Ok(value.clone())
     }
 
     /// A number that no other part of the plan has.

@@ -240,3 +240,27 @@ fn tall_expressions_leave_the_process_alive() {
         }
     }
 }
+
+#[test]
+fn operands_that_stand_twice_do_not_double_the_plan_without_end() {
+    let s = fixture();
+    let nested = |levels: usize, open: &str, close: &str| {
+        format!("SELECT {}i{} FROM a WHERE i = 10", open.repeat(levels), close.repeat(levels))
+    };
+    answer(&s, &nested(60, "IFNULL(", ", 1)"), json!([[10]]));
+    answer(&s, &nested(60, "COALESCE(NULL, ", ", 'x')"), json!([["10"]]));
+    answer(
+        &s,
+        "SELECT IFNULL(NULL, NULL), COALESCE(NULL), IFNULL(s, i) FROM a WHERE i IS NULL",
+        json!([[null, null, "y"]]),
+    );
+    answer(&s, &nested(5, "NULLIF(", ", 1)"), json!([[10]]));
+    for (open, close) in [
+        ("NULLIF(", ", 1)"),
+        ("(", " BETWEEN 0 AND 20)"),
+        ("(", " IN (1, 10.5, 'x'))"),
+        ("(CASE ", " WHEN 1 THEN 2 WHEN 2 THEN 3 ELSE 10 END)"),
+    ] {
+        refused(&s, &nested(60, open, close), Code::Syntax);
+    }
+}
