@@ -78,7 +78,7 @@ pub struct BenchArgs {
     /// Measure a server of its own, started in a temporary folder
     #[arg(long, global = true)]
     pub embedded: bool,
-    /// A table on stderr; json: and an object on stdout
+    /// `json` prints an object on stdout too
     #[arg(short = 'o', long = "output", value_name = "FORMAT", value_parser = ["table", "json"], default_value = "table")]
     #[arg(global = true)]
     pub output: String,

@@ -1,4 +1,4 @@
-//! A disk without room, as a file-size limit shows it: writes fail one by one, what was acknowledged stays, and with room
+//! C069: a disk without room, as a file-size limit shows it: writes fail one by one, what was acknowledged stays, and with room
 //! again writes are taken again, without a restart where the log can go on in another file.
 
 use client::{Code, Connection};
