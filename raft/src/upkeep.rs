@@ -51,12 +51,17 @@ impl<S: StateMachine> Group<S> {
         self.log_work(|shared| shared.wal.roll(shared.clock.now_ns())).await
     }
 
-    /// Closes the log's segment if it is older than the roll period. For a timer.
+    /// Closes the log's segment if it is older than the roll period, and lets an idle log [rest](wal::Wal::rest). For a
+    /// timer.
     ///
     /// # Errors
     /// I/O errors.
     pub async fn roll_if_due(&self) -> Result<()> {
-        self.log_work(|shared| shared.wal.roll_if_due(shared.clock.now_ns())).await
+        let work = |shared: &Shared| {
+            shared.wal.roll_if_due(shared.clock.now_ns())?;
+            shared.wal.rest()
+        };
+        self.log_work(work).await
     }
 
     /// Deletes segments that are past `retention` and lie wholly below the floor and the keep version.

@@ -20,6 +20,8 @@ pub(crate) struct Start {
     pub(crate) version: Option<Version>,
     /// The header CRC of the block before it.
     pub(crate) chain: Option<u32>,
+    /// How far it is to the next known place; 0 if there is none.
+    pub(crate) bytes: u64,
 }
 
 /// A block whose header is intact and in its place. Its body is verified when it is asked for.
@@ -67,6 +69,8 @@ pub(crate) struct Cursor {
     read_bytes: usize,
     /// How much the next read asks for: little at first, since many a reader wants one record, then more.
     ahead: usize,
+    /// Size of the block before, as a guess at those to come.
+    block_bytes: u64,
     buffer: ReadBuffer,
     chunk: Bytes,
     chunk_offset: u64,
@@ -76,12 +80,23 @@ impl Cursor {
     /// `seed` is the segment's; `read_bytes` is how much is read ahead at most.
     pub(crate) fn new(file: Arc<dyn DiskFile>, seed: u32, at: Start, read_bytes: usize) -> Self {
         let (buffer, chunk) = (ReadBuffer::default(), Bytes::new());
-        let ahead = read_bytes.min(AHEAD_BYTES_FIRST);
-        Self { file, seed, at, read_bytes, ahead, buffer, chunk, chunk_offset: 0 }
+        // A block as large as that lies between two known places, or the one that is looked for among smaller ones.
+        let expected = usize::try_from(at.bytes).unwrap_or(usize::MAX);
+        let ahead = read_bytes.min(AHEAD_BYTES_FIRST.max(expected));
+        Self { file, seed, at, read_bytes, ahead, block_bytes: 0, buffer, chunk, chunk_offset: 0 }
     }
 
     pub(crate) fn offset(&self) -> u64 {
         self.at.offset
+    }
+
+    /// Reads into the buffer of a cursor before it.
+    pub(crate) fn with_buffer(self, buffer: ReadBuffer) -> Self {
+        Self { buffer, ..self }
+    }
+
+    pub(crate) fn into_buffer(self) -> ReadBuffer {
+        self.buffer
     }
 
     /// Goes on in another segment, keeping the buffer.
@@ -132,12 +147,13 @@ impl Cursor {
             What::Schema(_) => block.header.version,
             What::Record { .. } | What::Unknown(_) => block.header.version.next(),
         };
-        self.at = Start { offset: block.end(), version: Some(version), chain: Some(block.crc) };
+        self.at = Start { offset: block.end(), version: Some(version), chain: Some(block.crc), bytes: 0 };
+        self.block_bytes = block.header.block_bytes();
     }
 
     /// Goes to an offset about which nothing is known.
     pub(crate) fn jump(&mut self, offset: u64) {
-        self.at = Start { offset, version: None, chain: None };
+        self.at = Start { offset, version: None, chain: None, bytes: 0 };
     }
 
     fn decode(&mut self, offset: u64, limit: u64) -> Result<DecodedHeader, Stop> {
@@ -160,7 +176,12 @@ impl Cursor {
             return Ok(());
         }
         let available = usize::try_from(limit - offset).unwrap_or(usize::MAX);
-        let wanted = available.min(len.max(self.ahead));
+        // Whole blocks, if they are all alike: a part of one is read again with the next.
+        let ahead = match usize::try_from(self.block_bytes) {
+            Ok(block) if block <= self.ahead => self.ahead - self.ahead.checked_rem(block).unwrap_or(0),
+            _ => self.ahead,
+        };
+        let wanted = available.min(len.max(ahead));
         self.ahead = (self.ahead * 2).min(self.read_bytes);
         self.chunk = Bytes::new(); // lets the buffer be used again
         let file = &self.file;

@@ -52,7 +52,7 @@ impl DumpFilter {
 
 /// The intact records of a segment, of a log's folder, or of all logs in a tree of folders, in order, as far as `filter`
 /// takes them; what is not intact comes as an error, after which the next segment follows. Segments that hold only other
-/// versions are not read, and neither are bodies of records that are not asked for: [`verify`](crate::verify) does that.
+/// versions are not read, and neither are bodies of records that are not asked for: [`verify`](crate::verify()) does that.
 ///
 /// # Errors
 /// I/O errors of listing folders.

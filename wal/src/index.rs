@@ -34,10 +34,11 @@ impl Index {
         self.due = end;
     }
 
-    /// The last entry at or before `version`.
-    pub(crate) fn floor(&self, version: Version) -> Option<IndexEntry> {
+    /// The last entry at or before `version`, and the one behind it.
+    pub(crate) fn floor(&self, version: Version) -> Option<(IndexEntry, Option<IndexEntry>)> {
         let after = self.entries.partition_point(|entry| entry.version <= version);
-        after.checked_sub(1).and_then(|at| self.entries.get(at)).copied()
+        let floor = after.checked_sub(1).and_then(|at| self.entries.get(at)).copied()?;
+        Some((floor, self.entries.get(after).copied()))
     }
 
     /// The last entry whose time lies before `time_ns`.

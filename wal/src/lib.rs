@@ -13,8 +13,9 @@
 //!
 //! # Reading top down
 //! [`Wal`] (`log`, `writer`, `rewind`, `open`) > `segment` > `cursor` (walks blocks) > `format` (fixes the bytes) >
-//! [`disk`]. [`Reader`] stands beside the writer and shares with it only what `shared` publishes. `docs/wal-format.md`
-//! draws the bytes, `docs/decisions/0001-record-header-and-crc-chain.md` says why they are so.
+//! [`disk`]. [`Reader`] stands beside the writer and shares with it only what `shared` publishes. [`verify()`], [`dump()`]
+//! and [`repair`] look at a log from outside; `find` tells them what belongs to it. `docs/wal-format.md` draws the bytes,
+//! `docs/decisions/0001-record-header-and-crc-chain.md` says why they are so.
 //!
 //! # Example
 //! ```

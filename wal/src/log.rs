@@ -267,7 +267,7 @@ impl Wal {
     /// As [`sync`](Self::sync).
     pub fn rest(&self) -> Result<()> {
         let idle = self.writer.lock().tail.as_ref().is_some_and(|tail| !tail.used);
-        if idle {
+        if idle && !self.is_poisoned() {
             self.sync()?;
         }
         let mut writer = self.writer.lock();

@@ -62,7 +62,7 @@ impl Default for Options {
             roll_period_ns: 0,
             index_bytes: 16 << 10,
             read_bytes: 256 << 10,
-            filler_bytes: FILLER_BYTES_MAX,
+            filler_bytes: FILLER_BYTES_MAX as u64,
             salt_seed: 0,
             planted: None,
         }

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::buffer::ReadBuffer;
 use crate::cursor::{Cursor, Start};
+use crate::disk::DiskFile;
 use crate::error::{Result, WalError};
 use crate::format::record::What;
 use crate::record::Record;
@@ -30,7 +32,7 @@ impl WalReader {
     /// first touched by [`Reader::next`].
     #[must_use]
     pub fn reader(&self, from: Version) -> Reader {
-        Reader { shared: Arc::clone(&self.shared), at: from, position: None }
+        Reader { shared: Arc::clone(&self.shared), at: from, position: None, spare: ReadBuffer::default() }
     }
 
     /// The record at `version`; none if it has not been appended yet. For several in a row use a [`Reader`].
@@ -109,6 +111,8 @@ pub struct Reader {
     shared: Arc<Shared>,
     at: Version,
     position: Option<Position>,
+    /// Buffer of the position before a seek.
+    spare: ReadBuffer,
 }
 
 struct Position {
@@ -127,7 +131,9 @@ impl Reader {
     pub fn seek(&mut self, version: Version) {
         if version != self.at {
             self.at = version;
-            self.position = None;
+            if let Some(position) = self.position.take() {
+                self.spare = position.cursor.into_buffer();
+            }
         }
     }
 
@@ -202,13 +208,13 @@ impl Reader {
     }
 
     /// Opens the segment of `self.at`, near that version. Uses the buffer of the position before.
-    fn locate(&self, mut old: Option<Position>) -> Result<Position> {
+    fn locate(&mut self, mut old: Option<Position>) -> Result<Position> {
         let mut tries = 0;
         loop {
             let segment = self.shared.segment_of(self.at)?;
             let opened = segment.start_near(self.at).and_then(|start| Ok((segment.file()?, start)));
             match opened {
-                Ok((file, start)) => return Ok(place(segment, file, start, &self.shared, old.take())),
+                Ok((file, start)) => return Ok(self.place(segment, file, start, old.take())),
                 // deleted or replaced since it was looked up
                 Err(WalError::Io { source, .. })
                     if source.kind() == std::io::ErrorKind::NotFound && tries < LOOKUPS_MAX => {}
@@ -217,23 +223,26 @@ impl Reader {
             tries += 1;
         }
     }
-}
 
-fn place(
-    segment: Arc<Segment>,
-    file: Arc<dyn crate::disk::DiskFile>,
-    start: Start,
-    shared: &Shared,
-    old: Option<Position>,
-) -> Position {
-    let cursor = match old {
-        Some(mut old) => {
-            old.cursor.restart(file, segment.seed, start);
-            old.cursor
-        }
-        None => Cursor::new(file, segment.seed, start, shared.options.read_bytes),
-    };
-    Position { segment, cursor }
+    fn place(
+        &mut self,
+        segment: Arc<Segment>,
+        file: Arc<dyn DiskFile>,
+        start: Start,
+        old: Option<Position>,
+    ) -> Position {
+        let cursor = match old {
+            Some(mut old) => {
+                old.cursor.restart(file, segment.seed, start);
+                old.cursor
+            }
+            None => {
+                let cursor = Cursor::new(file, segment.seed, start, self.shared.options.read_bytes);
+                cursor.with_buffer(std::mem::take(&mut self.spare))
+            }
+        };
+        Position { segment, cursor }
+    }
 }
 
 impl fmt::Debug for Reader {

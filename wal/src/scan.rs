@@ -107,7 +107,7 @@ pub(crate) fn judge(segment: &Segment, scan: &Scan, fault: Fault, file_len: u64)
         Some(first) => shows_lost_write(&*segment.file()?, at, first).map_err(io)?,
     };
     if explained {
-        let short = file_len.saturating_sub(at) <= FILLER_BYTES_MAX;
+        let short = file_len.saturating_sub(at) <= FILLER_BYTES_MAX as u64;
         let is_filler =
             beyond.blocks == 0 && short && is_zero(&*segment.file()?, at, file_len).map_err(io)?;
         return Ok(Beyond { is_filler, ..beyond });
@@ -118,7 +118,7 @@ pub(crate) fn judge(segment: &Segment, scan: &Scan, fault: Fault, file_len: u64)
 /// Looks for intact blocks behind the place where a scan stopped.
 pub(crate) fn intact_behind(segment: &Segment, scan: &Scan, fault: Fault, file_len: u64) -> Result<Beyond> {
     let at = scan.end.offset;
-    let mut cursor = segment.cursor(Start { offset: at, version: None, chain: None })?;
+    let mut cursor = segment.cursor(Start { offset: at, version: None, chain: None, bytes: 0 })?;
     let misplaced = matches!(fault, Fault::Chain | Fault::Version);
     let mut offset = if misplaced { at } else { at + ALIGN as u64 };
     let mut beyond = Beyond {

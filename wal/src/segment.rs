@@ -117,7 +117,7 @@ impl Segment {
 
     /// The start of the segment.
     pub(crate) fn start(&self) -> Start {
-        Start { offset: HEADER_BYTES as u64, version: Some(self.first()), chain: Some(self.seed) }
+        Start { offset: HEADER_BYTES as u64, version: Some(self.first()), chain: Some(self.seed), bytes: 0 }
     }
 
     /// The nearest known place at or before `version`.
@@ -126,7 +126,9 @@ impl Segment {
             return Ok(self.start());
         }
         let entry = self.with_index(|index| index.floor(version))?;
-        Ok(entry.map_or(self.start(), |e| Start { offset: e.offset, version: Some(e.version), chain: None }))
+        let Some((entry, next)) = entry else { return Ok(self.start()) };
+        let bytes = next.map_or(0, |next| next.offset.saturating_sub(entry.offset));
+        Ok(Start { offset: entry.offset, version: Some(entry.version), chain: None, bytes })
     }
 
     /// The nearest known version whose record is older than `time_ns`.
@@ -145,8 +147,12 @@ impl Segment {
         let file = self.file()?;
         // Not the published end: a record that was cut meanwhile still has its schema.
         let limit = file.len().map_err(WalError::io("read segment", &self.path))?;
-        let mut cursor =
-            Cursor::new(file, self.seed, Start { offset, version: None, chain: None }, SCHEMA_READ_BYTES);
+        let mut cursor = Cursor::new(
+            file,
+            self.seed,
+            Start { offset, version: None, chain: None, bytes: 0 },
+            SCHEMA_READ_BYTES,
+        );
         let found = cursor.block(limit).and_then(|block| match block {
             Some(block) if block.schema_key() == Some(key) => cursor.body(&block, limit),
             _ => Err(Stop::Bad(Fault::Magic)),

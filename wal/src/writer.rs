@@ -21,7 +21,7 @@ use crate::{LastRecord, Rolling, Version};
 const RESERVE_BYTES: u64 = 1 << 20;
 
 /// What stands behind the blocks of a large append.
-static FILLER: [u8; FILLER_BYTES_MAX as usize] = [0; FILLER_BYTES_MAX as usize];
+static FILLER: [u8; FILLER_BYTES_MAX] = [0; FILLER_BYTES_MAX];
 
 /// State of the one writer. Owned by whoever holds the log's writer lock.
 pub(crate) struct Writer {
@@ -153,7 +153,7 @@ impl Tail {
     /// certain, so that the zeros never cost a batch its place, and while the owner does not sync with every step, which
     /// would store the zeros too.
     fn filler(&mut self, shared: &Shared, bytes: u64) -> &'static [u8] {
-        let step = shared.options.filler_bytes.min(FILLER_BYTES_MAX);
+        let step = shared.options.filler_bytes.min(FILLER_BYTES_MAX as u64);
         let end = self.end.offset.saturating_add(bytes);
         if step == 0 || end <= self.file_len || end / step == self.end.offset / step {
             return &[];

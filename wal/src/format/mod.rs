@@ -13,7 +13,7 @@ pub const FORMAT_VERSION: u32 = 1;
 pub(crate) const ALIGN: usize = 64;
 
 /// At most so many zeros stand behind the last block of a segment that a batch may still be written over.
-pub(crate) const FILLER_BYTES_MAX: u64 = 64 << 10;
+pub(crate) const FILLER_BYTES_MAX: usize = 64 << 10;
 
 /// The largest body. A length above it is damage.
 pub const BODY_BYTES_MAX: usize = 1 << 30;

@@ -395,14 +395,15 @@ impl History {
         self.wal = wal;
         let found = read_all(&self.wal).map_err(|e| format!("does not read: {e}"))?;
         let (first, next) = (self.wal.first_version().0, self.wal.next_version().0);
+        let last = self.wal.last();
         ensure((report.first.0, report.next.0) == (first, next), || format!("{report:?}"))?;
         ensure(next == first + found.len() as u64, || {
             format!("{first}..{next} has {} records", found.len())
         })?;
-        let explained = self.main.explains(first, &found, floor).map(|()| self.main.clone());
+        let explained = self.main.explains(first, &found, last, floor).map(|()| self.main.clone());
         let explained = explained.or_else(|main| {
             let mut others = self.others.iter();
-            let other = others.find(|other| other.explains(first, &found, other.durable).is_ok());
+            let other = others.find(|other| other.explains(first, &found, last, other.durable).is_ok());
             other.cloned().ok_or(format!("{main}; nor do {} others explain it", self.others.len()))
         })?;
         self.take_over(explained, first, next);
@@ -442,7 +443,7 @@ impl History {
         self.append(batch)?;
         ensure(self.others.is_empty(), || "the log does not take appends".into())?;
         let found: Vec<Record> = read_all(&self.wal).map_err(|e| e.to_string())?;
-        self.main.explains(self.first, &found, self.main.next())?;
+        self.main.explains(self.first, &found, self.wal.last(), self.main.next())?;
         self.sync()?;
         self.check_positions()?;
         self.disk.crash(self.rng.random());

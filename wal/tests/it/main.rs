@@ -14,6 +14,7 @@ mod handover;
 mod history;
 mod idle;
 mod model;
+mod overhead;
 mod recovery;
 mod repair;
 mod retention;

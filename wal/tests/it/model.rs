@@ -81,8 +81,15 @@ impl Content {
         self.durable = self.durable.min(next);
     }
 
-    /// Whether `found`, starting at `first`, is this content up to some version that is not below `floor`.
-    pub(crate) fn explains(&self, first: u64, found: &[Record], floor: u64) -> Result<(), String> {
+    /// Whether `found`, starting at `first`, is this content up to some version that is not below `floor`, and `last` the
+    /// record before that version, which may be all that tells two empty logs apart.
+    pub(crate) fn explains(
+        &self,
+        first: u64,
+        found: &[Record],
+        last: Option<LastRecord>,
+        floor: u64,
+    ) -> Result<(), String> {
         let next = first + found.len() as u64;
         if first < self.base || next > self.next() || next < floor {
             return Err(format!(
@@ -96,6 +103,11 @@ impl Content {
                 return Err(format!("version {} at the place of {version}", record.version));
             }
             self.get(version).ok_or("no such version")?.compare(record)?;
+        }
+        let mut content = self.clone();
+        content.truncate(next);
+        if content.last() != last {
+            return Err(format!("the last record is {last:?}, expected {:?}", content.last()));
         }
         Ok(())
     }

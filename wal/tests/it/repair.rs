@@ -48,11 +48,9 @@ fn is_intact(disk: &SimDisk, case: &str) -> bool {
     let reports = wal::verify(&sim(disk), dir()).unwrap();
     let told = reports.iter().any(|report| report.state.is_bad());
     let mut dumped = Vec::new();
-    for item in wal::dump(&sim(disk), dir(), DumpFilter::default()).unwrap() {
-        if let Ok(found) = item {
-            assert_eq!(found.record.body, body(found.record.version.0), "{case}");
-            dumped.push(found.record.version.0);
-        }
+    for found in wal::dump(&sim(disk), dir(), DumpFilter::default()).unwrap().flatten() {
+        assert_eq!(found.record.body, body(found.record.version.0), "{case}");
+        dumped.push(found.record.version.0);
     }
     assert!(dumped.is_sorted_by(|a, b| a < b), "{case}: {dumped:?}");
     assert_eq!(disk.files(), before, "{case}: looking changes nothing");
