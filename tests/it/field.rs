@@ -189,7 +189,7 @@ async fn c071_blank_files_at_the_end_are_ignored() {
         if blank == "zeros" {
             server.kill()
         } else {
-            drop(server.terminate())
+            assert!(server.terminate().success());
         }
         let last = last_version(&server);
         let folder = server.data_dir().join("vnode/2/wal");
@@ -237,7 +237,7 @@ async fn c075_an_overwritten_row_counts_once() {
         if round % 2 == 0 {
             server.kill()
         } else {
-            drop(server.terminate())
+            assert!(server.terminate().success());
         }
         server.start_again();
         let connection = connect(&server).await;
@@ -374,7 +374,7 @@ async fn application(consumer: Arc<Consumer>, progress: Arc<Progress>, stop: Arc
         if committed.get(&vgroup).is_some_and(|committed| begin < *committed) {
             progress.repeated.lock().push(format!("vgroup={vgroup} begin={begin} committed={committed:?}"));
         }
-        progress.rows.lock().extend(values(&[message.clone()]));
+        progress.rows.lock().extend(values(std::slice::from_ref(&message)));
         if consumer.commit_sync(&message).await.is_ok() {
             let mut committed = progress.committed.lock();
             let last = committed.entry(vgroup).or_insert(next);
@@ -435,7 +435,7 @@ async fn c085_applications_only_retry_their_poll() {
         wait_for("rows between two restarts", || async { written.load(Ordering::Relaxed) > before + 20 })
             .await;
         if round % 2 == 0 {
-            drop(server.terminate())
+            assert!(server.terminate().success());
         } else {
             server.kill()
         }
@@ -464,6 +464,6 @@ async fn c085_applications_only_retry_their_poll() {
         );
     }
     for (_, consumer) in consumers {
-        Arc::try_unwrap(consumer).ok().expect("the last one").close().await.expect("close");
+        Arc::try_unwrap(consumer).expect("the last one").close().await.expect("close");
     }
 }

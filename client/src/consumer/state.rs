@@ -197,7 +197,8 @@ pub(crate) struct State {
     pub(super) parts: BTreeMap<Key, Part>,
     denied: BTreeSet<u64>,
     queue: VecDeque<Queued>,
-    errors: VecDeque<Error>,
+    /// What ended the messages of a vgroup. It stands behind those that came before it.
+    errors: VecDeque<(Key, Error)>,
     requests: VecDeque<Request>,
     connected: bool,
     /// Messages that the server may still send.
@@ -358,6 +359,7 @@ impl State {
         for key in lost {
             self.parts.remove(&key);
             self.queue.retain(|queued| queued.key != key);
+            self.errors.retain(|(of, _)| *of != key);
             self.requests.push_back(Request::Stop(key));
         }
         for (key, epoch) in owned {
@@ -409,6 +411,7 @@ impl State {
         let denied = self.denied.contains(&key.topic);
         let Some(part) = self.parts.get_mut(&key) else { return };
         self.queue.retain(|queued| queued.key != key);
+        self.errors.retain(|(of, _)| *of != key);
         self.generation += 1;
         part.generation = self.generation;
         part.reading = Reading::Active;
@@ -469,7 +472,7 @@ impl State {
                     Code::ConsumerMismatch => {}
                     Code::ConsumerNotExist => self.gone(&error),
                     _ if error.may_retry() && error.code() != Code::FetchTimeout => {}
-                    _ => self.errors.push_back(error),
+                    _ => self.errors.push_back((key, error)),
                 }
             }
         }
@@ -518,15 +521,18 @@ impl State {
         if let Some(error) = self.closed() {
             return Err(error);
         }
-        if let Some(error) = self.errors.pop_front() {
+        let waiting: BTreeSet<_> = self.queue.iter().map(|queued| queued.key).collect();
+        let told = self.errors.iter().position(|(key, _)| !waiting.contains(key));
+        if let Some((_, error)) = told.and_then(|at| self.errors.remove(at)) {
             return Err(error);
         }
-        let due = |part: &Part| match part.reading {
+        let due = |(key, part): &(&Key, &Part)| match part.reading {
             Reading::Idle => true,
             Reading::Active => false,
-            Reading::Resting { until } => until <= now,
+            // What came before the error is handed out first.
+            Reading::Resting { until } => until <= now && !waiting.contains(key),
         };
-        let due: Vec<_> = self.parts.iter().filter(|(_, part)| due(part)).map(|(key, _)| *key).collect();
+        let due: Vec<_> = self.parts.iter().filter(due).map(|(key, _)| *key).collect();
         if self.connected {
             for key in due {
                 self.start(key);

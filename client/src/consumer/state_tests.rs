@@ -650,3 +650,23 @@ fn it_reads_until_every_vgroup_waits_for_new_writes() {
     rig.state.disconnected();
     assert!(!rig.state.is_reading(), "who knows when that is mended");
 }
+
+/// C073: the error that ends a vgroup's messages comes behind them, however late the application polls.
+#[test]
+fn what_came_before_an_error_is_handed_out_first() {
+    let mut rig = Rig::reading(settings(), &[2, 3]);
+    rig.message(2, 1, 2);
+    rig.message(2, 2, 5);
+    rig.event(2, Event::Fault(Error::of(Code::Damaged)));
+    rig.message(3, 1, 9);
+    rig.now += Duration::from_secs(1);
+    let begins: Vec<i64> = (0..2).map(|_| rig.poll().expect("a message").begin()).collect();
+    assert_eq!(begins, [1, 2]);
+    assert_eq!(rig.poll_error(), Code::Damaged, "before messages of others: they may never end");
+    assert_eq!(rig.poll().expect("a message").vgroup(), 3);
+    // An error of before a seek is not of what is read after it.
+    rig.event(2, Event::Fault(Error::of(Code::Damaged)));
+    rig.state.seek("t", 2, 1).unwrap();
+    rig.pump();
+    assert!(rig.poll().is_none());
+}
