@@ -146,6 +146,8 @@ impl State {
             Reading::Idle => {}
             Reading::Active | Reading::Resting { .. } => self.start(key),
         }
+        // What was fetched of the vgroup has made room; without credit nothing of the new place would come.
+        self.refill();
         Ok(())
     }
 

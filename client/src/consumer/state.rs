@@ -430,7 +430,7 @@ impl State {
     }
 
     /// Lets the server send as many messages as there is room for, in few requests.
-    fn refill(&mut self) {
+    pub(super) fn refill(&mut self) {
         let queued = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
         let room = self.settings.messages_ahead.saturating_sub(self.credit).saturating_sub(queued);
         if self.connected && room > 0 && (room * 2 >= self.settings.messages_ahead || self.credit == 0) {

@@ -670,3 +670,13 @@ fn what_came_before_an_error_is_handed_out_first() {
     rig.pump();
     assert!(rig.poll().is_none());
 }
+
+#[test]
+fn a_seek_gives_back_the_room_of_what_it_drops() {
+    let mut rig = Rig::reading(settings(), &[2]);
+    (1..=4).for_each(|version| rig.message(2, version, version + 1));
+    rig.sent.clear();
+    rig.state.seek("t", 2, 1).unwrap();
+    rig.pump();
+    assert!(matches!(rig.sent[..], [Request::Start { .. }, Request::Credit(4)]), "{:?}", rig.sent);
+}
