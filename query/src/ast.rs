@@ -3,7 +3,7 @@
 //! Names are as they count: folded to lower case unless they were quoted with backticks. INSERT has no tree, its
 //! parser writes columns directly (see [`crate::insert`]).
 
-use model::{Compression, DataType, DatabaseOptions, DurationLiteral, Encoding, Level, Value};
+use model::{ColumnStorage, Compression, DataType, DatabaseOptions, DurationLiteral, Encoding, Level, Value};
 
 /// `[db.]name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -254,6 +254,13 @@ pub enum AlterTable {
         name: String,
         /// New type.
         data_type: DataType,
+    },
+    /// MODIFY COLUMN .. ENCODE, COMPRESS, LEVEL
+    ModifyStorage {
+        /// Column.
+        name: String,
+        /// What is named.
+        storage: ColumnStorage,
     },
     /// RENAME COLUMN
     RenameColumn {

@@ -3,7 +3,9 @@
 //! [`ColumnBuilder`] appends to an Arrow column without a value in between; [`parse_value`] makes a single [`Value`] for a
 //! tag. Both refuse with a [`Misfit`], which knows the dialect's words for it.
 
+mod binary;
 mod builder;
+mod json;
 mod number;
 mod time;
 
@@ -84,6 +86,12 @@ pub enum Misfit {
     Symbol,
     /// Longer than declared.
     TooLong,
+    /// `\x` without an even number of hexadecimal digits.
+    Hex,
+    /// No well-known text of a geometry.
+    Geometry,
+    /// No JSON document that a tag may be.
+    Json(&'static str),
 }
 
 impl Misfit {
@@ -101,6 +109,9 @@ impl Misfit {
             Self::OutOfRange => "timestamp out of range".into(),
             Self::Symbol => "invalid data or symbol".into(),
             Self::TooLong => "value too long".into(),
+            Self::Hex => "invalid varbinary value".into(),
+            Self::Geometry => "Invalid function para value".into(),
+            Self::Json(reason) => reason.into(),
         }
     }
 
@@ -110,6 +121,7 @@ impl Misfit {
         match self {
             Self::TooLong => Error::with(Code::ValueTooLong, column),
             Self::OutOfRange => Error::of(Code::TimestampOutOfRange),
+            Self::Hex => Error::with(Code::InvalidVarbinary, column),
             _ => Error::text(Code::InsertSyntax, format!("syntax error near '{near}' ({})", self.reason()))
                 .hint(format!("in the value of {column}")),
         }
@@ -120,6 +132,12 @@ impl Misfit {
 pub fn parse_value(data_type: DataType, raw: Raw<'_>, context: &LiteralContext) -> Result<Value, Misfit> {
     if data_type.is_string() {
         return Ok(string(data_type, raw)?.map_or(Value::Null, |text| Value::Text(text.to_owned())));
+    }
+    if data_type.is_binary() {
+        return Ok(binary::parse(data_type, raw)?.map_or(Value::Null, |bytes| Value::Bytes(bytes.into_owned())));
+    }
+    if data_type == DataType::Json {
+        return Ok(json::parse(raw)?.map_or(Value::Null, Value::Text));
     }
     if raw.is_null_word() {
         return Ok(Value::Null);
@@ -139,6 +157,11 @@ pub fn parse_value(data_type: DataType, raw: Raw<'_>, context: &LiteralContext) 
         DataType::Timestamp => Value::Timestamp(context.ticks(raw)?),
         _ => return Err(Misfit::Symbol),
     })
+}
+
+/// The bytes that a text stands for in a column of `data_type`, which is VARBINARY or GEOMETRY.
+pub(crate) fn parse_binary(data_type: DataType, text: &str) -> Result<Vec<u8>, Misfit> {
+    Ok(binary::parse(data_type, Raw::Quoted(text))?.unwrap_or_default().into_owned())
 }
 
 /// The value of a tag as DDL wrote it. Errors name the tag.

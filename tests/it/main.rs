@@ -13,6 +13,7 @@ mod examples;
 mod full_disk;
 mod lifecycle;
 mod offsets;
+mod oracle_tmq;
 mod push;
 mod real_input;
 mod replay;
