@@ -28,6 +28,7 @@ pub use precision::Precision;
 pub use schema::{ColumnDef, ColumnStorage, Compression, Encoding, Level, TableSchema};
 pub use time::{Zone, format_timestamp, parse_timestamp};
 pub use types::{
-    DataType, JSON_BYTES_MAX, NCHAR_CHARS_MAX, NCHAR_TAG_CHARS_MAX, VARCHAR_BYTES_MAX, VARCHAR_TAG_BYTES_MAX, arrow_unit,
+    DataType, JSON_BYTES_MAX, NCHAR_CHARS_MAX, NCHAR_TAG_CHARS_MAX, VARCHAR_BYTES_MAX, VARCHAR_TAG_BYTES_MAX,
+    arrow_unit,
 };
 pub use value::Value;

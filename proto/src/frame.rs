@@ -348,8 +348,7 @@ impl Reader<'_> {
                 let offset_bytes = rows.saturating_add(1).saturating_mul(size_of::<i32>());
                 let offsets = self.buffer(offset_bytes, align_of::<i32>())?;
                 let data = self.buffer(data_len, 1)?;
-                let builder =
-                    ArrayData::builder(data_type).len(rows).add_buffer(offsets).add_buffer(data);
+                let builder = ArrayData::builder(data_type).len(rows).add_buffer(offsets).add_buffer(data);
                 Ok(make_array(builder.nulls(nulls).build()?))
             }
             other => with_primitive!(&other, Err(FrameError::UnsupportedType(other.clone())), |T| {
@@ -372,7 +371,9 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::{BinaryArray, Float32Array, Int32Array, Int64Array, StringArray, TimestampMillisecondArray};
+    use arrow_array::{
+        BinaryArray, Float32Array, Int32Array, Int64Array, StringArray, TimestampMillisecondArray,
+    };
     use proptest::prelude::*;
 
     use super::*;

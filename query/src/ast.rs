@@ -230,6 +230,8 @@ pub struct TagLiteral {
     pub text: String,
     /// Whether it stood in quotes.
     pub quoted: bool,
+    /// Whether it began with `\x` there, of which `text` has the `x`.
+    pub hex: bool,
 }
 
 /// One table of DROP TABLE.

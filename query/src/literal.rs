@@ -23,6 +23,8 @@ use crate::ast::TagLiteral;
 pub enum Raw<'a> {
     /// From quotes, or a CSV cell: quotes and escapes undone.
     Quoted(&'a str),
+    /// From quotes that begin with `\x`: escapes undone, so that this begins with `x`. Only VARBINARY cares.
+    Hex(&'a str),
     /// Bare token: number, `true`, `NULL`, `now`, `today`.
     Bare(&'a str),
     /// A time and what is added to it (`now + 1d`).
@@ -41,7 +43,9 @@ impl<'a> Raw<'a> {
     #[must_use]
     pub const fn text(self) -> &'a str {
         match self {
-            Self::Quoted(text) | Self::Bare(text) | Self::Shifted { base: text, .. } => text,
+            Self::Quoted(text) | Self::Hex(text) | Self::Bare(text) | Self::Shifted { base: text, .. } => {
+                text
+            }
         }
     }
 
@@ -58,7 +62,7 @@ impl<'a> Raw<'a> {
     const fn is_null_word(self) -> bool {
         match self {
             Self::Bare(text) | Self::Quoted(text) => text.len() == 4 && text.eq_ignore_ascii_case("null"),
-            Self::Shifted { .. } => false,
+            Self::Hex(_) | Self::Shifted { .. } => false,
         }
     }
 }
@@ -134,7 +138,9 @@ pub fn parse_value(data_type: DataType, raw: Raw<'_>, context: &LiteralContext) 
         return Ok(string(data_type, raw)?.map_or(Value::Null, |text| Value::Text(text.to_owned())));
     }
     if data_type.is_binary() {
-        return Ok(binary::parse(data_type, raw)?.map_or(Value::Null, |bytes| Value::Bytes(bytes.into_owned())));
+        return Ok(
+            binary::parse(data_type, raw)?.map_or(Value::Null, |bytes| Value::Bytes(bytes.into_owned()))
+        );
     }
     if data_type == DataType::Json {
         return Ok(json::parse(raw)?.map_or(Value::Null, Value::Text));
@@ -172,7 +178,7 @@ pub fn parse_tag(
     context: &LiteralContext,
 ) -> Result<Value, Error> {
     let whole = if literal.quoted {
-        Raw::Quoted(&literal.text)
+        if literal.hex { Raw::Hex(&literal.text) } else { Raw::Quoted(&literal.text) }
     } else {
         Raw::Bare(time::without_parentheses(&literal.text))
     };
@@ -184,7 +190,7 @@ pub fn parse_tag(
 /// What a VARCHAR or NCHAR stores: a string, or the source text of a bare number or bool. `None` is NULL.
 fn string(data_type: DataType, raw: Raw<'_>) -> Result<Option<&str>, Misfit> {
     let text = match raw {
-        Raw::Quoted(text) => text,
+        Raw::Quoted(text) | Raw::Hex(text) => text,
         Raw::Bare(text) if text.eq_ignore_ascii_case("null") => return Ok(None),
         Raw::Bare(text) if number::is_number(text) || number::word_bool(text).is_some() => text,
         Raw::Bare(_) | Raw::Shifted { .. } => return Err(Misfit::Symbol),

@@ -10,7 +10,7 @@ use super::{Misfit, Raw};
 /// The bytes of a literal; `None` is NULL.
 pub(super) fn parse(data_type: DataType, raw: Raw<'_>) -> Result<Option<Cow<'_, [u8]>>, Misfit> {
     let text = match raw {
-        Raw::Quoted(text) => text,
+        Raw::Quoted(text) | Raw::Hex(text) => text,
         raw if raw.is_null() => return Ok(None),
         Raw::Bare(_) | Raw::Shifted { .. } => return Err(Misfit::Symbol),
     };
@@ -18,9 +18,9 @@ pub(super) fn parse(data_type: DataType, raw: Raw<'_>) -> Result<Option<Cow<'_, 
         // NULL in quotes counts for types that are no strings.
         DataType::Geometry(_) if text.eq_ignore_ascii_case("null") => return Ok(None),
         DataType::Geometry(_) => Cow::Owned(well_known_binary(text)?),
-        _ => match text.strip_prefix("\\x") {
-            Some(digits) => Cow::Owned(hex(digits).ok_or(Misfit::Hex)?),
-            None => Cow::Borrowed(text.as_bytes()),
+        _ => match raw {
+            Raw::Hex(text) => Cow::Owned(text.strip_prefix('x').and_then(hex).ok_or(Misfit::Hex)?),
+            _ => Cow::Borrowed(text.as_bytes()),
         },
     };
     if data_type.fits_bytes(&bytes) { Ok(Some(bytes)) } else { Err(Misfit::TooLong) }
@@ -50,27 +50,32 @@ fn well_known_binary(text: &str) -> Result<Vec<u8>, Misfit> {
 mod tests {
     use super::*;
 
-    fn varbinary(text: &str) -> Result<Option<Vec<u8>>, Misfit> {
-        Ok(parse(DataType::Varbinary(4), Raw::Quoted(text))?.map(Cow::into_owned))
+    fn varbinary(raw: Raw<'_>) -> Result<Option<Vec<u8>>, Misfit> {
+        Ok(parse(DataType::Varbinary(4), raw)?.map(Cow::into_owned))
     }
 
     #[test]
     fn hexadecimal_and_plain_text() {
-        assert_eq!(varbinary("\\x00FF"), Ok(Some(vec![0, 0xFF])));
-        assert_eq!(varbinary("\\x"), Ok(Some(vec![])));
-        assert_eq!(varbinary("ab"), Ok(Some(b"ab".to_vec())));
-        assert_eq!(varbinary(""), Ok(Some(vec![])));
-        assert_eq!(varbinary("null"), Ok(Some(b"null".to_vec())));
-        assert_eq!(varbinary("\\x0"), Err(Misfit::Hex));
-        assert_eq!(varbinary("\\x+1"), Err(Misfit::Hex));
-        assert_eq!(varbinary("\\x0102030405"), Err(Misfit::TooLong));
-        assert_eq!(parse(DataType::Varbinary(4), Raw::Bare("7")), Err(Misfit::Symbol));
-        assert_eq!(parse(DataType::Varbinary(4), Raw::Bare("NULL")), Ok(None));
+        assert_eq!(varbinary(Raw::Hex("x00FF")), Ok(Some(vec![0, 0xFF])));
+        assert_eq!(varbinary(Raw::Hex("x")), Ok(Some(vec![])));
+        assert_eq!(
+            varbinary(Raw::Quoted("x41")),
+            Ok(Some(b"x41".to_vec())),
+            "without the backslash it is text"
+        );
+        assert_eq!(varbinary(Raw::Quoted("")), Ok(Some(vec![])));
+        assert_eq!(varbinary(Raw::Quoted("null")), Ok(Some(b"null".to_vec())));
+        assert_eq!(varbinary(Raw::Hex("x0")), Err(Misfit::Hex));
+        assert_eq!(varbinary(Raw::Hex("x+1")), Err(Misfit::Hex));
+        assert_eq!(varbinary(Raw::Hex("x0102030405")), Err(Misfit::TooLong));
+        assert_eq!(varbinary(Raw::Bare("7")), Err(Misfit::Symbol));
+        assert_eq!(varbinary(Raw::Bare("NULL")), Ok(None));
     }
 
     #[test]
     fn geometries_have_the_lengths_of_the_manual() {
-        let geometry = |text| parse(DataType::Geometry(64), Raw::Quoted(text)).map(|b| b.map(Cow::into_owned));
+        let geometry =
+            |text| parse(DataType::Geometry(64), Raw::Quoted(text)).map(|b| b.map(Cow::into_owned));
         let point = geometry("POINT(1 2)").unwrap().unwrap();
         assert_eq!(point[..9], [1, 1, 0, 0, 0, 0, 0, 0, 0], "little-endian, a point, 1.0 begins");
         assert_eq!(point.len(), 21);

@@ -14,7 +14,7 @@ const KEY_BYTES_MAX: usize = 256;
 /// The document as it is stored; `None` is NULL, which an empty one counts as.
 pub(super) fn parse(raw: Raw<'_>) -> Result<Option<String>, Misfit> {
     let text = match raw {
-        Raw::Quoted(text) => text.trim(),
+        Raw::Quoted(text) | Raw::Hex(text) => text.trim(),
         raw if raw.is_null() => return Ok(None),
         Raw::Bare(_) | Raw::Shifted { .. } => return Err(Misfit::Symbol),
     };

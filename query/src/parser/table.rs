@@ -159,9 +159,8 @@ impl Parser<'_> {
             let name = twice.first().copied().unwrap_or_default();
             return Err(Error::of(Code::DuplicateColumn).hint(format!("{name} is named twice")));
         }
-        let bytes = |list: &[Written]| {
-            list.iter().map(|c| c.data_type.row_bytes()).fold(0_u32, u32::saturating_add)
-        };
+        let bytes =
+            |list: &[Written]| list.iter().map(|c| c.data_type.row_bytes()).fold(0_u32, u32::saturating_add);
         if bytes(&columns) > ROW_BYTES_MAX {
             return Err(Error::text(
                 Code::RowTooLong,
@@ -278,9 +277,11 @@ impl Parser<'_> {
         if self.take(TokenKind::Plus) || self.take(TokenKind::Minus) {
             self.expect(TokenKind::Duration)?;
         } else if token.kind == TokenKind::Text {
-            return Ok(TagLiteral { text: unquote_text(self.text_of(token)).into_owned(), quoted: true });
+            let source = self.text_of(token);
+            let hex = source.get(1..).is_some_and(|inner| inner.starts_with("\\x"));
+            return Ok(TagLiteral { text: unquote_text(source).into_owned(), quoted: true, hex });
         }
-        Ok(TagLiteral { text: self.source_from(start.start).to_owned(), quoted: false })
+        Ok(TagLiteral { text: self.source_from(start.start).to_owned(), quoted: false, hex: false })
     }
 
     pub(super) fn drop_tables(&mut self) -> Result<Statement> {

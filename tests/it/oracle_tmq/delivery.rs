@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use serde_json::{Map, Value as Json};
 use tokio::time::Instant;
 
-use super::deviations::{Catalogue, Condition, cut};
+use super::deviations::{Catalogue, Condition, correct_steps, cut};
 use super::messages::{Seen, by_source, compare, drain, tags};
 use super::{Outcomes, code_text, compare_end, lines, list, replace_words, run, text, texts};
 use crate::support::{Server, connect, query};
@@ -33,8 +33,9 @@ type Checked = Result<(), String>;
 impl Program {
     async fn new(line: Json, server: &Server) -> Result<Self, String> {
         let number = text(&line, "id").rsplit('-').next().unwrap_or_default().to_owned();
-        let names: Vec<_> =
-            ["DB", "T", "U", "G", "G_A", "G_B"].map(|n| (n.to_owned(), format!("{}_{number}", n.to_lowercase()))).into();
+        let names: Vec<_> = ["DB", "T", "U", "G", "G_A", "G_B"]
+            .map(|n| (n.to_owned(), format!("{}_{number}", n.to_lowercase())))
+            .into();
         let connection = connect(server).await;
         let mut program = Self {
             connection,
@@ -46,7 +47,10 @@ impl Program {
         };
         let first = program.line["database"].clone();
         let setup = [text(&program.line, "database"), "use DB"].into_iter().map(str::to_owned);
-        let rest = texts(&program.line["setup"]).into_iter().chain(texts(&program.line["topics"])).map(str::to_owned);
+        let rest = texts(&program.line["setup"])
+            .into_iter()
+            .chain(texts(&program.line["topics"]))
+            .map(str::to_owned);
         assert!(first.is_string(), "a database");
         for sql in setup.chain(rest).collect::<Vec<_>>() {
             program.sql(&sql).await.map_err(|e| format!("{sql}: {e}"))?;
@@ -83,10 +87,25 @@ impl Program {
         let answer = Json::Object(step.clone());
         let rc = |got: Result<(), Error>| compare_end(got, &answer["rc"], text(&answer, "text"));
         let verbs = [
-            "sql", "subscribe", "drain", "poll", "timed", "commit", "commit_offset", "seek", "position", "committed",
-            "assignment", "topics", "unsubscribe", "close", "wait",
+            "sql",
+            "subscribe",
+            "drain",
+            "poll",
+            "timed",
+            "commit",
+            "commit_offset",
+            "seek",
+            "position",
+            "committed",
+            "assignment",
+            "topics",
+            "unsubscribe",
+            "close",
+            "wait",
         ];
-        let verb = verbs.into_iter().find(|verb| step.contains_key(*verb) && !(*verb == "topics" && step.contains_key("subscribe")));
+        let verb = verbs
+            .into_iter()
+            .find(|verb| step.contains_key(*verb) && !(*verb == "topics" && step.contains_key("subscribe")));
         let verb = verb.ok_or("a step of an unknown kind")?;
         if verb == "wait" {
             tokio::time::sleep(Duration::from_secs_f64(answer["wait"].as_f64().unwrap_or_default())).await;
@@ -137,7 +156,9 @@ impl Program {
             Err(e) if is_silent && code_text(e.code()) == "0x0A0D" => Ok(()),
             Err(e) => compare_end(Err(e), &answer["error"], ""),
             Ok(got) => {
-                let messages = Json::Array(Some(answer["message"].clone()).filter(|m| !m.is_null()).into_iter().collect());
+                let messages = Json::Array(
+                    Some(answer["message"].clone()).filter(|m| !m.is_null()).into_iter().collect(),
+                );
                 self.took(name, got.into_iter().collect(), &messages).await
             }
         }
@@ -154,7 +175,8 @@ impl Program {
                 arrivals.push(Instant::now());
             }
         }
-        let meant: Vec<_> = messages.windows(2).map(|pair| pair[1].written_ns() - pair[0].written_ns()).collect();
+        let meant: Vec<_> =
+            messages.windows(2).map(|pair| pair[1].written_ns() - pair[0].written_ns()).collect();
         for (arrived, meant) in arrivals.windows(2).zip(meant) {
             let gap = (arrived[1] - arrived[0]).as_nanos() as i64;
             // Never early; how late is the machine's affair.
@@ -187,7 +209,8 @@ impl Program {
         wanted.retain(|_, list| !list.is_empty());
         for key in wanted.keys().chain(got.keys()) {
             let of = |map: &BTreeMap<_, Vec<Seen>>| map.get(key).cloned().unwrap_or_default();
-            compare(&of(&wanted), &of(&got)).map_err(|why| format!("{} of vgroup {}: {why}", key.0, key.1))?;
+            compare(&of(&wanted), &of(&got))
+                .map_err(|why| format!("{} of vgroup {}: {why}", key.0, key.1))?;
         }
         // Offsets stand for one another where the messages do.
         let mut theirs: BTreeMap<(String, u64), Vec<Option<i64>>> = BTreeMap::new();
@@ -210,7 +233,11 @@ impl Program {
     /// The number of a vgroup among those of its database.
     async fn rank(&self, name: &str, topic: &str, vgroup: u32) -> Result<u64, String> {
         let parts = self.consumers[name].assignment(topic).await.map_err(|e| e.to_string())?;
-        parts.iter().position(|part| part.vgroup == vgroup).map(|at| at as u64).ok_or_else(|| "a foreign vgroup".into())
+        parts
+            .iter()
+            .position(|part| part.vgroup == vgroup)
+            .map(|at| at as u64)
+            .ok_or_else(|| "a foreign vgroup".into())
     }
 
     async fn move_to(&mut self, name: &str, verb: &str, answer: &Json) -> Checked {
@@ -269,7 +296,9 @@ impl Program {
                 match (wanted.as_i64(), got) {
                     (Some(theirs), Ok(ours)) => self.offsets.push((at as u64, theirs, ours)),
                     (Some(theirs), Err(e)) => return Err(format!("{verb}: {e}, wanted {theirs}")),
-                    (None, got) => compare_end(got.map(drop), wanted, "").map_err(|why| format!("{verb}: {why}"))?,
+                    (None, got) => {
+                        compare_end(got.map(drop), wanted, "").map_err(|why| format!("{verb}: {why}"))?
+                    }
                 }
             }
         }
@@ -287,10 +316,13 @@ impl Program {
     /// Captured offsets that are equal are equal here, and none stand the other way round.
     fn compare_offsets(&self) -> Checked {
         for (at, (vgroup, theirs, ours)) in self.offsets.iter().enumerate() {
-            for (_, other_theirs, other_ours) in self.offsets[..at].iter().filter(|other| other.0 == *vgroup) {
+            for (_, other_theirs, other_ours) in self.offsets[..at].iter().filter(|other| other.0 == *vgroup)
+            {
                 let (wanted, got) = (theirs.cmp(other_theirs), ours.cmp(other_ours));
                 if wanted != got {
-                    return Err(format!("offsets {ours} and {other_ours}, captured {theirs} and {other_theirs}"));
+                    return Err(format!(
+                        "offsets {ours} and {other_ours}, captured {theirs} and {other_theirs}"
+                    ));
                 }
             }
         }
@@ -304,7 +336,7 @@ fn same<T: PartialEq + std::fmt::Debug>(got: &T, wanted: &T) -> Checked {
 
 async fn replay(line: Json, server: &Server) -> Checked {
     let mut program = Program::new(line, server).await?;
-    let steps = program.line["steps"].as_array().cloned().unwrap_or_default();
+    let steps = correct_steps(&program.line);
     for (at, step) in steps.iter().enumerate() {
         let step = step.as_object().ok_or("a step is an object")?;
         program.step(step).await.map_err(|why| format!("step {at}: {why}"))?;

@@ -13,8 +13,49 @@ use super::text;
 #[rustfmt::skip]
 const TEXTS: &[(&str, &str, &str)] = &[
     ("compression-partly-lost", r#""colName":"c5","colType":4,"encode":"simple8b""#, r#""colName":"c5","colType":4,"encode":"simple8b","compress":"zstd","level":"medium""#),
+    ("compression-partly-lost", r#""colName":"c6","colType":8,"colLength":10,"encode":"disabled""#, r#""colName":"c6","colType":8,"colLength":10,"encode":"disabled","compress":"zlib","level":"high""#),
     ("compression-partly-lost", r#""colName":"y","colType":4,"encode":"simple8b""#, r#""colName":"y","colType":4,"encode":"simple8b","compress":"zstd","level":"medium""#),
+    ("tag-name-order", r#"[{"name":"c","type":4,"value":7},{"name":"a","type":7,"value":-2.25}]"#, r#"[{"name":"a","type":4,"value":7},{"name":"c","type":7,"value":-2.25}]"#),
+    ("int64-rounded", r#":9.2233720368547758e+18"#, r#":9223372036854775807"#),
+    ("int64-rounded", r#":-9.2233720368547758e+18"#, r#":-9223372036854775807"#),
+    ("int64-rounded", r#":1.8446744073709552e+19"#, r#":18446744073709551615"#),
+    ("int64-rounded", r#":9.00719925474099e+15"#, r#":9007199254740993"#),
+    ("geometry-cut", r#""value":"\"\u0001\u0001"},{"name":"tts","type":9,"value":1700000000123}"#, r#""value":"\"\\x0101000000000000000000F83F00000000000000C0\""},{"name":"tts","type":9,"value":1700000000123}"#),
+    ("geometry-cut", r#""value":"\"\u0001\u0001"},{"name":"tts","type":9,"value":1700000000000}"#, r#""value":"\"\\x0101000000000000000000F03F0000000000000040\""},{"name":"tts","type":9,"value":1700000000000}"#),
+    ("geometry-cut", r#""colValue":"\"\u0001\u0001""#, r#""colValue":"\"\\x010100000000000000000008400000000000001040\"""#),
+    ("geometry-cut", r#""value":"\"\u0001\u0002""#, r#""value":"\"\\x01020000000300000000000000000000000000000000000000000000000000F03F000000000000F03F00000000000000400000000000000C40\"""#),
+    ("empty-nchar-cut", r#"{"name":"tn","type":10}]"#, r#"{"name":"tn","type":10,"value":"\"\""},{"name":"tvb","type":16,"value":"\"\\x\""},{"name":"tts","type":9,"value":0}]"#),
+    ("delete-loses-tag-filter", r#"from `st`"#, r#"from `c1`"#),
 ];
+
+/// Deviations that also show where a line does not carry their tag.
+const ALWAYS: &str = "geometry-cut";
+
+/// In delivery lines, by id: a piece of their steps as captured, and as it has to be.
+#[rustfmt::skip]
+const STEPS: &[(&str, &str, &str)] = &[
+    // The filter is judged, and the tag selected, by the values at the record's version.
+    ("delivery-066", r#""rows":[[1700000000000,1,1.0,"a"]],"table":"d1""#, r#""rows":[[1700000000000,2,2.0,"a"]],"table":"d2""#),
+    ("delivery-069", r#"["d1",1,9]"#, r#"["d1",1,1]"#),
+];
+
+/// The steps of a delivery line without what its deviations did to them.
+pub(super) fn correct_steps(line: &Json) -> Vec<Json> {
+    let mut text = line["steps"].to_string();
+    for (_, from, to) in STEPS.iter().filter(|(id, _, _)| *id == super::text(line, "id")) {
+        assert!(text.contains(from), "{from} in {text}");
+        text = text.replace(from, to);
+    }
+    let mut steps: Vec<Json> = serde_json::from_str(&text).expect("steps");
+    if tags(line).contains(&"schema-guard") {
+        // The super table may go; one of its name is another table, which the topic does not read.
+        for step in steps.iter_mut().filter_map(Json::as_object_mut) {
+            step.retain(|member, _| !["code", "text"].contains(&member.as_str()));
+            step.entry("messages").and_modify(|messages| *messages = Json::Array(Vec::new()));
+        }
+    }
+    steps
+}
 
 /// The tables that a topic over a stable with a condition on one integer tag shows.
 #[derive(Clone, Copy, Debug)]
@@ -158,7 +199,7 @@ struct Rules<'a> {
 impl Rules<'_> {
     fn event(&self, event: &str, known: &mut Catalogue) -> Option<String> {
         let mut event = event.to_owned();
-        for (_, from, to) in TEXTS.iter().filter(|(tag, _, _)| self.texts.contains(tag)) {
+        for (_, from, to) in TEXTS.iter().filter(|(tag, _, _)| self.texts.contains(tag) || *tag == ALWAYS) {
             event = event.replace(from, to);
         }
         let before = known.clone();
@@ -176,13 +217,12 @@ impl Rules<'_> {
                 };
                 create(&children(&event).into_iter().filter(is_shown).collect::<Vec<_>>())
             }
-            ("alter", "child") => {
-                self.condition.is_none_or(|c| known.matches(table, c)).then_some(event)
-            }
+            ("alter", "child") => self.condition.is_none_or(|c| known.matches(table, c)).then_some(event),
             ("drop", "") => {
                 let Some(condition) = self.condition else { return Some(event) };
                 let names = super::texts(&json["tableNameList"]);
-                let names: Vec<_> = names.into_iter().filter(|name| before.matches(name, condition)).collect();
+                let names: Vec<_> =
+                    names.into_iter().filter(|name| before.matches(name, condition)).collect();
                 let list = serde_json::to_string(&names).expect("names");
                 (!names.is_empty()).then(|| format!(r#"{{"type":"drop","tableNameList":{list}}}"#))
             }

@@ -38,9 +38,14 @@ impl Session<'_> {
         let sql = text(line, "action");
         let done = compare_end(run(&self.connection, sql).await, &line["code"], text(line, "text"));
         // Topics that could be made go at once.
-        if let Some(rest) = sql.strip_prefix("create topic ").filter(|rest| !rest.starts_with("if not exists")) {
+        if let Some(rest) =
+            sql.strip_prefix("create topic ").filter(|rest| !rest.starts_with("if not exists"))
+        {
             let name = rest.strip_prefix('`').and_then(|rest| rest.split_once('`'));
-            let name = name.map_or_else(|| rest.split(' ').next().unwrap_or_default().to_owned(), |(name, _)| format!("`{name}`"));
+            let name = name.map_or_else(
+                || rest.split(' ').next().unwrap_or_default().to_owned(),
+                |(name, _)| format!("`{name}`"),
+            );
             if !["tq", "as", "``"].contains(&name.as_str()) {
                 let _ = run(&self.connection, &format!("drop topic if exists {name}")).await;
             }
@@ -66,8 +71,19 @@ impl Session<'_> {
         self.reach(text(action, "state")).await;
         let end = |got: Result<(), Error>| compare_end(got, &line["code"], text(line, "text"));
         let verbs = [
-            "new", "subscribe", "poll", "unsubscribe", "assignment", "seek", "position", "committed", "commit_offset",
-            "close", "set", "commit", "result_type",
+            "new",
+            "subscribe",
+            "poll",
+            "unsubscribe",
+            "assignment",
+            "seek",
+            "position",
+            "committed",
+            "commit_offset",
+            "close",
+            "set",
+            "commit",
+            "result_type",
         ];
         let verb = verbs.into_iter().find(|verb| !action[*verb].is_null()).ok_or("an unknown call")?;
         let arguments = &action[verb];
@@ -81,8 +97,12 @@ impl Session<'_> {
             }
             "unsubscribe" => end(self.consumer.unsubscribe().await),
             "close" => end(self.consumer.close().await),
-            "assignment" => end(self.consumer.assignment(arguments.as_str().unwrap_or_default()).await.map(drop)),
-            "commit" | "result_type" => Err("the SDK has no such call: only messages can be committed".into()),
+            "assignment" => {
+                end(self.consumer.assignment(arguments.as_str().unwrap_or_default()).await.map(drop))
+            }
+            "commit" | "result_type" => {
+                Err("the SDK has no such call: only messages can be committed".into())
+            }
             _ => {
                 let topic = arguments[0].as_str().unwrap_or_default();
                 let vgroup = match arguments[1].as_u64() {
@@ -113,7 +133,8 @@ impl Session<'_> {
     /// The offset that a word stands for.
     async fn offset(&self, word: &Json) -> Result<i64, String> {
         let Some(word) = word.as_str() else { return Ok(word.as_i64().unwrap_or_default()) };
-        let end = async || Ok::<_, Error>(self.consumer.assignment("tq").await?.first().map_or(0, |part| part.end));
+        let end =
+            async || Ok::<_, Error>(self.consumer.assignment("tq").await?.first().map_or(0, |part| part.end));
         match word {
             "minus one" => Ok(-1),
             "minus two" => Ok(-2),

@@ -116,7 +116,7 @@ impl Seen {
 
 /// What a column counts as: characters of NCHAR, bytes of the others.
 fn bytes(data_type: DataType) -> u64 {
-    if data_type.is_string() { data_type.length().into() } else { data_type.row_bytes().into() }
+    if data_type.has_length() { data_type.length().into() } else { data_type.row_bytes().into() }
 }
 
 impl SeenBlock {
@@ -158,9 +158,13 @@ pub(super) fn compare(wanted: &[Seen], got: &[Seen]) -> Result<(), String> {
             got.cut_like(wanted);
         }
     }
-    match wanted == got {
-        true => Ok(()),
-        false => Err(format!("got {} wanted {}", brief(&got), brief(&wanted))),
+    let both = wanted.iter().zip(&got).position(|(wanted, got)| wanted != got);
+    match both.or((wanted.len() != got.len()).then_some(wanted.len().min(got.len()))) {
+        None => Ok(()),
+        Some(at) => {
+            let rest = |list: &[Seen]| brief(list.get(at..).unwrap_or_default());
+            Err(format!("from message {at}: got {} wanted {}", rest(&got), rest(&wanted)))
+        }
     }
 }
 

@@ -66,15 +66,19 @@ fn chains() -> Vec<Chain> {
 /// What the consumers of a chain are called and read.
 async fn subscribed(chain: &Chain, connection: &Connection, round: &str) -> BTreeMap<String, Consumer> {
     let one = async |topic: &String, name: String, batch: &str| {
-        let parameters =
-            [("auto.offset.reset", "earliest"), ("enable.auto.commit", "false"), ("msg.enable.batchmeta", batch)];
+        let parameters = [
+            ("auto.offset.reset", "earliest"),
+            ("enable.auto.commit", "false"),
+            ("msg.enable.batchmeta", batch),
+        ];
         let consumer = consumer(connection, &format!("{}_{round}_{name}", chain.name), &parameters);
         consumer.subscribe([format!("{}_{topic}", chain.name)]).await.expect("subscribe");
         (name, consumer)
     };
     let forms = |topic| [(topic, "", "0"), (topic, "_batch", "1")];
     // Nothing of a topic without events can be batched.
-    let forms = chain.topics.keys().flat_map(forms).filter(|(topic, form, _)| *topic != "db_data" || form.is_empty());
+    let forms =
+        chain.topics.keys().flat_map(forms).filter(|(topic, form, _)| *topic != "db_data" || form.is_empty());
     let all = forms.map(|(topic, form, on)| one(topic, format!("{topic}{form}"), on));
     futures::future::join_all(all).await.into_iter().collect()
 }

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use model::{
-    Code, ColumnDef, ColumnId, ColumnStorage, DataType, Error, Result, SchemaVersion, StableInfo, TableKind, TableSchema,
-    TableUid, Value,
+    Code, ColumnDef, ColumnId, ColumnStorage, DataType, Error, Result, SchemaVersion, StableInfo, TableKind,
+    TableSchema, TableUid, Value,
 };
 use wal::Kind;
 

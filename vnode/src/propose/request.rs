@@ -2,8 +2,8 @@
 //! the moment of the change.
 
 use model::{
-    ColumnId, ColumnStorage, Compression, ConsumerId, DataType, Encoding, Epoch, Level, StableInfo, TableSchema, TableUid,
-    TopicId, Value, Version,
+    ColumnId, ColumnStorage, Compression, ConsumerId, DataType, Encoding, Epoch, Level, StableInfo,
+    TableSchema, TableUid, TopicId, Value, Version,
 };
 use proto::write::WriteBlock;
 use query::source::TimeRange;
