@@ -32,6 +32,7 @@ pub fn value_at(array: &dyn Array, row: usize) -> Value {
         Arrow::Float32 => Value::Float(array.as_primitive::<Float32Type>().value(row)),
         Arrow::Float64 => Value::Double(array.as_primitive::<Float64Type>().value(row)),
         Arrow::Utf8 => Value::Text(array.as_string::<i32>().value(row).to_owned()),
+        Arrow::Binary => Value::Bytes(array.as_binary::<i32>().value(row).to_vec()),
         Arrow::Timestamp(TimeUnit::Millisecond, _) => {
             Value::Timestamp(array.as_primitive::<TimestampMillisecondType>().value(row))
         }
@@ -197,6 +198,12 @@ impl FromValue for bool {
 impl FromValue for String {
     fn from_value(value: &Value) -> Option<Self> {
         if let Value::Text(v) = value { Some(v.clone()) } else { None }
+    }
+}
+
+impl FromValue for Vec<u8> {
+    fn from_value(value: &Value) -> Option<Self> {
+        if let Value::Bytes(v) = value { Some(v.clone()) } else { None }
     }
 }
 

@@ -1,7 +1,8 @@
 //! What callers hand in: statements and subscriptions, resolved from SQL or the wire but not yet checked.
 
 use model::{
-    CacheModel, ColumnDef, ColumnId, Compression, ConsumerId, DataType, DatabaseOptions, Encoding, Level,
+    CacheModel, ColumnDef, ColumnId, ColumnStorage, Compression, ConsumerId, DataType, DatabaseOptions,
+    Encoding, Level,
 };
 use serde::{Deserialize, Serialize};
 
@@ -128,6 +129,13 @@ pub enum StableChange {
     },
     /// COMMENT
     Comment(String),
+    /// MODIFY COLUMN .. ENCODE, COMPRESS, LEVEL
+    ModifyStorage {
+        /// Column.
+        name: String,
+        /// What is named.
+        storage: ColumnStorage,
+    },
 }
 
 /// What a topic reads.

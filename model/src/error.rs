@@ -227,6 +227,7 @@ codes! {
     NoPrimaryTimestamp = 0x2666, Invalid, false, "Subquery does not output primary timestamp column", "";
     InvalidUsage = 0x2667, Invalid, false, "Invalid usage of expr", "";
     SystemTable = 0x2669, Invalid, false, "System table not allowed", "";
+    InvalidVarbinary = 0x266A, Invalid, false, "Invalid varbinary value", "\\x and an even number of hexadecimal digits, or plain text";
     PrimaryTimestampRequired = 0x2674, Invalid, false, "Valid primary timestamp required", "";
     OrderByExpression = 0x2675, Invalid, false, "Invalid expr in order by clause", "";
     RegexSyntax = 0x2681, Invalid, false, "Syntax error in regular expression", "";

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ColumnId, DataType, SchemaVersion};
+use crate::{Code, ColumnId, DataType, Error, Result, SchemaVersion};
 
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
@@ -78,6 +78,67 @@ named! {
     }
 }
 
+impl Encoding {
+    /// Whether a column of this type may name it.
+    #[must_use]
+    pub fn suits(self, data_type: DataType) -> bool {
+        match self {
+            Self::Disabled => true,
+            Self::DeltaI => {
+                matches!(data_type, DataType::Timestamp | DataType::BigInt | DataType::UBigInt)
+            }
+            Self::Simple8b => data_type.is_integer() || data_type == DataType::Timestamp,
+            Self::DeltaD => matches!(data_type, DataType::Float | DataType::Double),
+            Self::BitPacking => data_type == DataType::Bool,
+        }
+    }
+}
+
+impl Compression {
+    /// Whether a column of this type may name it.
+    #[must_use]
+    pub fn suits(self, data_type: DataType) -> bool {
+        self != Self::Tsz || matches!(data_type, DataType::Float | DataType::Double)
+    }
+}
+
+/// ENCODE, COMPRESS and LEVEL of a column, those that a statement names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ColumnStorage {
+    /// ENCODE
+    pub encoding: Option<Encoding>,
+    /// COMPRESS
+    pub compression: Option<Compression>,
+    /// LEVEL
+    pub level: Option<Level>,
+}
+
+impl ColumnStorage {
+    /// Whether a column of `data_type` may have it.
+    ///
+    /// # Errors
+    /// [`Code::InvalidEncoding`] or [`Code::InvalidCompression`].
+    pub fn check(&self, data_type: DataType) -> Result<()> {
+        let what = |word: &str| format!("{word} for {data_type}");
+        if let Some(encoding) = self.encoding.filter(|encoding| !encoding.suits(data_type)) {
+            let text = format!("Invalid encode param: {}", what(encoding.as_str()));
+            return Err(Error::text(Code::InvalidEncoding, text));
+        }
+        if let Some(compression) = self.compression.filter(|compression| !compression.suits(data_type)) {
+            let text = format!("Invalid compress param: {}", what(compression.as_str()));
+            return Err(Error::text(Code::InvalidCompression, text));
+        }
+        Ok(())
+    }
+
+    /// Changes `column` as far as this names something.
+    pub fn apply(&self, column: &mut ColumnDef) {
+        column.encoding = self.encoding.or(column.encoding);
+        column.compression = self.compression.or(column.compression);
+        column.level = self.level.or(column.level);
+    }
+}
+
 /// One column or tag.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ColumnDef {
@@ -129,7 +190,10 @@ fn default_storage(data_type: DataType) -> (Encoding, Compression) {
         }
         DataType::Timestamp => (Encoding::DeltaI, Compression::Lz4),
         DataType::Float | DataType::Double => (Encoding::DeltaD, Compression::Lz4),
-        DataType::Varchar(_) | DataType::NChar(_) => (Encoding::Disabled, Compression::Zstd),
+        DataType::Varchar(_) | DataType::NChar(_) | DataType::Varbinary(_) | DataType::Json => {
+            (Encoding::Disabled, Compression::Zstd)
+        }
+        DataType::Geometry(_) => (Encoding::Disabled, Compression::Lz4),
     }
 }
 

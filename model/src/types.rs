@@ -39,7 +39,16 @@ pub enum DataType {
     UInt,
     /// BIGINT UNSIGNED
     UBigInt,
+    /// VARBINARY(bytes)
+    Varbinary(u16),
+    /// GEOMETRY(bytes): well-known binary
+    Geometry(u16),
+    /// JSON, the only tag of its super table: the document as compact text
+    Json,
 }
+
+/// Longest JSON tag in bytes.
+pub const JSON_BYTES_MAX: u16 = 4_095;
 
 /// Longest VARCHAR column in bytes.
 pub const VARCHAR_BYTES_MAX: u16 = 65_517;
@@ -69,6 +78,9 @@ impl DataType {
             Self::USmallInt => 12,
             Self::UInt => 13,
             Self::UBigInt => 14,
+            Self::Json => 15,
+            Self::Varbinary(_) => 16,
+            Self::Geometry(_) => 20,
         }
     }
 
@@ -90,6 +102,9 @@ impl DataType {
             Self::USmallInt => "SMALLINT UNSIGNED",
             Self::UInt => "INT UNSIGNED",
             Self::UBigInt => "BIGINT UNSIGNED",
+            Self::Varbinary(_) => "VARBINARY",
+            Self::Geometry(_) => "GEOMETRY",
+            Self::Json => "JSON",
         }
     }
 
@@ -101,7 +116,8 @@ impl DataType {
             Self::SmallInt | Self::USmallInt => 2,
             Self::Int | Self::UInt | Self::Float => 4,
             Self::BigInt | Self::UBigInt | Self::Double | Self::Timestamp => 8,
-            Self::Varchar(n) | Self::NChar(n) => n,
+            Self::Varchar(n) | Self::NChar(n) | Self::Varbinary(n) | Self::Geometry(n) => n,
+            Self::Json => JSON_BYTES_MAX,
         }
     }
 
@@ -109,7 +125,8 @@ impl DataType {
     #[must_use]
     pub const fn row_bytes(self) -> u32 {
         match self {
-            Self::Varchar(n) => n as u32 + 2,
+            Self::Varchar(n) | Self::Varbinary(n) | Self::Geometry(n) => n as u32 + 2,
+            Self::Json => JSON_BYTES_MAX as u32 + 2,
             Self::NChar(n) => n as u32 * 4 + 2,
             fixed => fixed.length() as u32,
         }
@@ -119,6 +136,29 @@ impl DataType {
     #[must_use]
     pub const fn is_string(self) -> bool {
         matches!(self, Self::Varchar(_) | Self::NChar(_))
+    }
+
+    /// VARBINARY or GEOMETRY.
+    #[must_use]
+    pub const fn is_binary(self) -> bool {
+        matches!(self, Self::Varbinary(_) | Self::Geometry(_))
+    }
+
+    /// Whether it is declared with a length.
+    #[must_use]
+    pub const fn has_length(self) -> bool {
+        self.is_string() || self.is_binary()
+    }
+
+    /// Whether MODIFY may make `to` of it: the same type, longer.
+    #[must_use]
+    pub const fn widens_to(self, to: Self) -> bool {
+        match (self, to) {
+            (Self::Varchar(from), Self::Varchar(to))
+            | (Self::NChar(from), Self::NChar(to))
+            | (Self::Varbinary(from), Self::Varbinary(to)) => to > from,
+            _ => false,
+        }
     }
 
     /// A signed or unsigned integer.
@@ -150,6 +190,16 @@ impl DataType {
             Self::Varchar(n) => text.len() <= usize::from(n),
             // Counting characters is needed only where bytes alone do not already answer.
             Self::NChar(n) => text.len() <= usize::from(n) || text.chars().count() <= usize::from(n),
+            Self::Json => text.len() <= usize::from(JSON_BYTES_MAX),
+            _ => true,
+        }
+    }
+
+    /// Whether `bytes` fit the declared length; always true for types that hold no bytes.
+    #[must_use]
+    pub const fn fits_bytes(self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Varbinary(n) | Self::Geometry(n) => bytes.len() <= n as usize,
             _ => true,
         }
     }
@@ -165,7 +215,8 @@ impl DataType {
             Self::BigInt => Arrow::Int64,
             Self::Float => Arrow::Float32,
             Self::Double => Arrow::Float64,
-            Self::Varchar(_) | Self::NChar(_) => Arrow::Utf8,
+            Self::Varchar(_) | Self::NChar(_) | Self::Json => Arrow::Utf8,
+            Self::Varbinary(_) | Self::Geometry(_) => Arrow::Binary,
             Self::Timestamp => Arrow::Timestamp(arrow_unit(precision), None),
             Self::UTinyInt => Arrow::UInt8,
             Self::USmallInt => Arrow::UInt16,
@@ -189,7 +240,9 @@ impl fmt::Display for DataType {
     /// As DDL writes it: `VARCHAR(16)`, `INT UNSIGNED`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Varchar(n) | Self::NChar(n) => write!(f, "{}({n})", self.name()),
+            Self::Varchar(n) | Self::NChar(n) | Self::Varbinary(n) | Self::Geometry(n) => {
+                write!(f, "{}({n})", self.name())
+            }
             _ => f.write_str(self.name()),
         }
     }

@@ -22,8 +22,10 @@ pub enum Value {
     Double(f64),
     /// TIMESTAMP in ticks of the database's precision.
     Timestamp(i64),
-    /// VARCHAR or NCHAR
+    /// VARCHAR, NCHAR or JSON
     Text(String),
+    /// VARBINARY or GEOMETRY
+    Bytes(Vec<u8>),
 }
 
 impl Value {
@@ -35,7 +37,7 @@ impl Value {
 }
 
 impl fmt::Display for Value {
-    /// As SHOW TAGS prints it: DOUBLE with nine decimals, TIMESTAMP as ticks, text bare.
+    /// As SHOW TAGS prints it: DOUBLE with nine decimals, TIMESTAMP as ticks, text bare, bytes as `\x` and hexadecimal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Null => f.write_str("NULL"),
@@ -45,6 +47,10 @@ impl fmt::Display for Value {
             Self::Float(v) => write!(f, "{v:.5}"),
             Self::Double(v) => write!(f, "{v:.9}"),
             Self::Text(v) => v.fmt(f),
+            Self::Bytes(v) => {
+                f.write_str("\\x")?;
+                v.iter().try_for_each(|byte| write!(f, "{byte:02X}"))
+            }
         }
     }
 }

@@ -52,6 +52,9 @@ pub fn type_from_wire(id: u32, length: u32) -> Result<DataType> {
         12 => DataType::USmallInt,
         13 => DataType::UInt,
         14 => DataType::UBigInt,
+        15 => DataType::Json,
+        16 => DataType::Varbinary(length()?),
+        20 => DataType::Geometry(length()?),
         _ => return Err(bad()),
     })
 }
@@ -92,6 +95,7 @@ pub fn value_to_wire(value: &Value) -> v1::TagValue {
         Value::Double(v) => Wire::Double(*v),
         Value::Timestamp(v) => Wire::Timestamp(*v),
         Value::Text(v) => Wire::Text(v.clone()),
+        Value::Bytes(v) => Wire::Binary(v.clone().into()),
     };
     v1::TagValue { value: Some(wire) }
 }
@@ -109,6 +113,7 @@ pub fn value_from_wire(value: v1::TagValue) -> Value {
         Some(Wire::Double(v)) => Value::Double(v),
         Some(Wire::Timestamp(v)) => Value::Timestamp(v),
         Some(Wire::Text(v)) => Value::Text(v),
+        Some(Wire::Binary(v)) => Value::Bytes(v.to_vec()),
     }
 }
 

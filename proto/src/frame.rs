@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! u32 rows | u16 columns | u16 zero
-//! per column: u8 physical type | u8 flags (bit 0: has a validity bitmap) | Utf8 only: u16 zero, u32 data length
+//! per column: u8 physical type | u8 flags (bit 0: has a validity bitmap) | Utf8, Binary: u16 zero, u32 data length
 //! then per column: [validity bitmap] [values, or 32-bit offsets and data]
 //! ```
 //!
@@ -88,6 +88,7 @@ fn type_number(data_type: &DataType) -> Option<u8> {
         DataType::Timestamp(TimeUnit::Millisecond, None) => 13,
         DataType::Timestamp(TimeUnit::Microsecond, None) => 14,
         DataType::Timestamp(TimeUnit::Nanosecond, None) => 15,
+        DataType::Binary => 16,
         _ => return None,
     })
 }
@@ -155,7 +156,7 @@ macro_rules! with_primitive {
 
 /// The type behind a number.
 fn data_type_of(number: u8) -> Option<DataType> {
-    const TYPES: [DataType; 15] = [
+    const TYPES: [DataType; 16] = [
         DataType::Boolean,
         DataType::Int8,
         DataType::Int16,
@@ -171,6 +172,7 @@ fn data_type_of(number: u8) -> Option<DataType> {
         DataType::Timestamp(TimeUnit::Millisecond, None),
         DataType::Timestamp(TimeUnit::Microsecond, None),
         DataType::Timestamp(TimeUnit::Nanosecond, None),
+        DataType::Binary,
     ];
     TYPES.get(usize::from(number).checked_sub(1)?).cloned()
 }
@@ -206,14 +208,19 @@ fn encode_descriptor(columns: &[ArrayRef], out: &mut Vec<u8>) -> Result<(), Fram
             .ok_or_else(|| FrameError::UnsupportedType(column.data_type().clone()))?;
         let flags = if column.null_count() > 0 { HAS_VALIDITY } else { 0 };
         out.extend_from_slice(&[number, flags]);
-        if let Some(strings) = column.as_string_opt::<i32>() {
-            let offsets = strings.value_offsets();
+        if let Some((offsets, _)) = variable(column) {
             let bytes = offsets.last().copied().unwrap_or(0) - offsets.first().copied().unwrap_or(0);
             out.extend_from_slice(&[0; 2]);
             out.extend_from_slice(&bytes.to_le_bytes());
         }
     }
     Ok(())
+}
+
+/// Offsets and data of a column whose values differ in length.
+fn variable(column: &ArrayRef) -> Option<(&[i32], &[u8])> {
+    let text = column.as_string_opt::<i32>().map(|text| (text.value_offsets(), text.value_data()));
+    text.or_else(|| column.as_binary_opt::<i32>().map(|bytes| (bytes.value_offsets(), bytes.value_data())))
 }
 
 fn put(bytes: &[u8], out: &mut Vec<u8>) {
@@ -239,13 +246,12 @@ fn encode_column(column: &ArrayRef, out: &mut Vec<u8>) -> Result<(), FrameError>
         put_bits(bools.values(), out);
         return Ok(());
     }
-    if let Some(strings) = column.as_string_opt::<i32>() {
-        let offsets = strings.value_offsets();
+    if let Some((offsets, data)) = variable(column) {
         let (first, last) = (offsets.first().copied().unwrap_or(0), offsets.last().copied().unwrap_or(0));
         out.resize(align(out.len(), size_of_val(offsets)), 0);
         out.extend(offsets.iter().flat_map(|offset| (offset - first).to_le_bytes()));
         let range = usize::try_from(first).unwrap_or(0)..usize::try_from(last).unwrap_or(0);
-        put(strings.value_data().get(range).unwrap_or_default(), out);
+        put(data.get(range).unwrap_or_default(), out);
         return Ok(());
     }
     with_primitive!(column.data_type(), Err(FrameError::UnsupportedType(column.data_type().clone())), |T| {
@@ -270,7 +276,7 @@ pub fn decode(bytes: &Bytes, position: usize) -> Result<Frame, FrameError> {
     for _ in 0..count {
         let [number, flags] = reader.u16()?.to_le_bytes();
         let data_type = data_type_of(number).ok_or(FrameError::UnknownType(number))?;
-        let data_len = if data_type == DataType::Utf8 {
+        let data_len = if matches!(data_type, DataType::Utf8 | DataType::Binary) {
             reader.u16()?;
             usize::try_from(reader.u32()?).map_err(|_| FrameError::Shape("too much text"))?
         } else {
@@ -338,12 +344,11 @@ impl Reader<'_> {
         let nulls = if has_validity { Some(NullBuffer::new(self.bits(rows)?)) } else { None };
         match data_type {
             DataType::Boolean => Ok(Arc::new(BooleanArray::new(self.bits(rows)?, nulls))),
-            DataType::Utf8 => {
+            DataType::Utf8 | DataType::Binary => {
                 let offset_bytes = rows.saturating_add(1).saturating_mul(size_of::<i32>());
                 let offsets = self.buffer(offset_bytes, align_of::<i32>())?;
                 let data = self.buffer(data_len, 1)?;
-                let builder =
-                    ArrayData::builder(DataType::Utf8).len(rows).add_buffer(offsets).add_buffer(data);
+                let builder = ArrayData::builder(data_type).len(rows).add_buffer(offsets).add_buffer(data);
                 Ok(make_array(builder.nulls(nulls).build()?))
             }
             other => with_primitive!(&other, Err(FrameError::UnsupportedType(other.clone())), |T| {
@@ -366,7 +371,9 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::{Float32Array, Int32Array, Int64Array, StringArray, TimestampMillisecondArray};
+    use arrow_array::{
+        BinaryArray, Float32Array, Int32Array, Int64Array, StringArray, TimestampMillisecondArray,
+    };
     use proptest::prelude::*;
 
     use super::*;
@@ -406,6 +413,7 @@ mod tests {
         let columns: Vec<ArrayRef> = vec![
             Arc::new(StringArray::from(vec![Some("a"), None, Some("größe"), Some(""), Some("end")])),
             Arc::new(BooleanArray::from(vec![None, Some(true), Some(false), None, Some(true)])),
+            Arc::new(BinaryArray::from(vec![Some(&b"\xff"[..]), None, Some(b""), Some(b"\0\0"), Some(b"x")])),
             Arc::new(Int64Array::from(vec![Some(1), Some(2), None, Some(4), Some(i64::MIN)])),
         ];
         round_trip(&columns);

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use model::{Compression, DataType, DatabaseOptions, DurationLiteral, Encoding, Level, Value};
+use model::{ColumnStorage, Compression, DataType, DatabaseOptions, DurationLiteral, Encoding, Level, Value};
 
 /// `[db.]name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -266,6 +266,8 @@ pub struct TagLiteral {
     pub text: String,
     /// Whether it stood in quotes.
     pub quoted: bool,
+    /// Whether it began with `\x` there, of which `text` has the `x`.
+    pub hex: bool,
 }
 
 /// One table of DROP TABLE.
@@ -290,6 +292,13 @@ pub enum AlterTable {
         name: String,
         /// New type.
         data_type: DataType,
+    },
+    /// MODIFY COLUMN .. ENCODE, COMPRESS, LEVEL
+    ModifyStorage {
+        /// Column.
+        name: String,
+        /// What is named.
+        storage: ColumnStorage,
     },
     /// RENAME COLUMN
     RenameColumn {

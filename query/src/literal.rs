@@ -3,7 +3,9 @@
 //! [`ColumnBuilder`] appends to an Arrow column without a value in between; [`parse_value`] makes a single [`Value`] for a
 //! tag. Both refuse with a [`Misfit`], which knows the dialect's words for it.
 
+mod binary;
 mod builder;
+mod json;
 mod number;
 mod time;
 
@@ -21,6 +23,8 @@ use crate::ast::TagLiteral;
 pub enum Raw<'a> {
     /// From quotes, or a CSV cell: quotes and escapes undone.
     Quoted(&'a str),
+    /// From quotes that begin with `\x`: escapes undone, so that this begins with `x`. Only VARBINARY cares.
+    Hex(&'a str),
     /// Bare token: number, `true`, `NULL`, `now`, `today`.
     Bare(&'a str),
     /// A time and what is added to it (`now + 1d`).
@@ -39,7 +43,9 @@ impl<'a> Raw<'a> {
     #[must_use]
     pub const fn text(self) -> &'a str {
         match self {
-            Self::Quoted(text) | Self::Bare(text) | Self::Shifted { base: text, .. } => text,
+            Self::Quoted(text) | Self::Hex(text) | Self::Bare(text) | Self::Shifted { base: text, .. } => {
+                text
+            }
         }
     }
 
@@ -56,7 +62,7 @@ impl<'a> Raw<'a> {
     const fn is_null_word(self) -> bool {
         match self {
             Self::Bare(text) | Self::Quoted(text) => text.len() == 4 && text.eq_ignore_ascii_case("null"),
-            Self::Shifted { .. } => false,
+            Self::Hex(_) | Self::Shifted { .. } => false,
         }
     }
 }
@@ -84,6 +90,12 @@ pub enum Misfit {
     Symbol,
     /// Longer than declared.
     TooLong,
+    /// `\x` without an even number of hexadecimal digits.
+    Hex,
+    /// No well-known text of a geometry.
+    Geometry,
+    /// No JSON document that a tag may be.
+    Json(&'static str),
 }
 
 impl Misfit {
@@ -101,6 +113,9 @@ impl Misfit {
             Self::OutOfRange => "timestamp out of range".into(),
             Self::Symbol => "invalid data or symbol".into(),
             Self::TooLong => "value too long".into(),
+            Self::Hex => "invalid varbinary value".into(),
+            Self::Geometry => "Invalid function para value".into(),
+            Self::Json(reason) => reason.into(),
         }
     }
 
@@ -110,6 +125,7 @@ impl Misfit {
         match self {
             Self::TooLong => Error::with(Code::ValueTooLong, column),
             Self::OutOfRange => Error::of(Code::TimestampOutOfRange),
+            Self::Hex => Error::with(Code::InvalidVarbinary, column),
             _ => Error::text(Code::InsertSyntax, format!("syntax error near '{near}' ({})", self.reason()))
                 .hint(format!("in the value of {column}")),
         }
@@ -120,6 +136,14 @@ impl Misfit {
 pub fn parse_value(data_type: DataType, raw: Raw<'_>, context: &LiteralContext) -> Result<Value, Misfit> {
     if data_type.is_string() {
         return Ok(string(data_type, raw)?.map_or(Value::Null, |text| Value::Text(text.to_owned())));
+    }
+    if data_type.is_binary() {
+        return Ok(
+            binary::parse(data_type, raw)?.map_or(Value::Null, |bytes| Value::Bytes(bytes.into_owned()))
+        );
+    }
+    if data_type == DataType::Json {
+        return Ok(json::parse(raw)?.map_or(Value::Null, Value::Text));
     }
     if raw.is_null_word() {
         return Ok(Value::Null);
@@ -141,6 +165,11 @@ pub fn parse_value(data_type: DataType, raw: Raw<'_>, context: &LiteralContext) 
     })
 }
 
+/// The bytes that a text stands for in a column of `data_type`, which is VARBINARY or GEOMETRY.
+pub(crate) fn parse_binary(data_type: DataType, text: &str) -> Result<Vec<u8>, Misfit> {
+    Ok(binary::parse(data_type, Raw::Quoted(text))?.unwrap_or_default().into_owned())
+}
+
 /// The value of a tag as DDL wrote it. Errors name the tag.
 pub fn parse_tag(
     data_type: DataType,
@@ -149,7 +178,7 @@ pub fn parse_tag(
     context: &LiteralContext,
 ) -> Result<Value, Error> {
     let whole = if literal.quoted {
-        Raw::Quoted(&literal.text)
+        if literal.hex { Raw::Hex(&literal.text) } else { Raw::Quoted(&literal.text) }
     } else {
         Raw::Bare(time::without_parentheses(&literal.text))
     };
@@ -161,7 +190,7 @@ pub fn parse_tag(
 /// What a VARCHAR or NCHAR stores: a string, or the source text of a bare number or bool. `None` is NULL.
 fn string(data_type: DataType, raw: Raw<'_>) -> Result<Option<&str>, Misfit> {
     let text = match raw {
-        Raw::Quoted(text) => text,
+        Raw::Quoted(text) | Raw::Hex(text) => text,
         Raw::Bare(text) if text.eq_ignore_ascii_case("null") => return Ok(None),
         Raw::Bare(text) if number::is_number(text) || number::word_bool(text).is_some() => text,
         Raw::Bare(_) | Raw::Shifted { .. } => return Err(Misfit::Symbol),

@@ -16,6 +16,7 @@ mod full_disk;
 mod import;
 mod lifecycle;
 mod offsets;
+mod oracle_tmq;
 mod privileges;
 mod push;
 mod real_input;

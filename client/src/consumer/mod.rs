@@ -176,7 +176,7 @@ impl Consumer {
     // ------------------------------------------------------------------------------------------------ subscription
 
     /// Makes `topics` the whole set that the consumer reads and waits until it has its share of their vgroups. Vgroups
-    /// that stay keep their positions. An empty set is [`Self::unsubscribe`]. A refused call leaves the earlier
+    /// that stay keep their positions. An empty set, or one of empty names, is [`Self::unsubscribe`]. A refused call leaves the earlier
     /// subscription as it was.
     ///
     /// # Errors
@@ -184,7 +184,9 @@ impl Consumer {
     /// [`Code::ConsumerNotReady`] when no assignment came within two minutes; [`Code::InvalidParameters`] for a name of
     /// more than 192 bytes; [`Code::ConsumerClosed`] after close.
     pub async fn subscribe<T: Into<String>>(&self, topics: impl IntoIterator<Item = T>) -> Result<()> {
-        let topics: BTreeSet<String> = topics.into_iter().map(Into::into).collect();
+        // TDengine's clients take an empty name for none.
+        let topics: BTreeSet<String> =
+            topics.into_iter().map(Into::into).filter(|t: &String| !t.is_empty()).collect();
         if topics.is_empty() {
             return self.unsubscribe().await;
         }

@@ -102,8 +102,8 @@ impl State {
 
     fn policy_start(&self, log: LogRange) -> i64 {
         match self.settings.reset {
-            AutoOffsetReset::Earliest => offset(log.first),
-            AutoOffsetReset::Latest | AutoOffsetReset::None => offset(log.end),
+            AutoOffsetReset::Earliest | AutoOffsetReset::None => offset(log.first),
+            AutoOffsetReset::Latest => offset(log.end),
         }
     }
 

@@ -195,8 +195,18 @@ fn fit_tag(column: &TargetColumn, tag: &Value) -> Result<Value> {
         #[expect(clippy::cast_possible_truncation, reason = "FLOAT keeps what 32 bits hold")]
         (DataType::Float, Value::Double(v)) => Value::Float(*v as f32),
         (DataType::Timestamp, Value::Int(v)) => Value::Timestamp(*v),
-        (DataType::Varchar(_) | DataType::NChar(_), Value::Text(text)) if data_type.fits(text) => tag.clone(),
-        (DataType::Varchar(_) | DataType::NChar(_), Value::Text(_)) => return Err(wrong(Code::ValueTooLong)),
+        (DataType::Varchar(_) | DataType::NChar(_) | DataType::Json, Value::Text(text)) => {
+            if !data_type.fits(text) {
+                return Err(wrong(Code::ValueTooLong));
+            }
+            tag.clone()
+        }
+        (DataType::Varbinary(_) | DataType::Geometry(_), Value::Bytes(bytes)) => {
+            if !data_type.fits_bytes(bytes) {
+                return Err(wrong(Code::ValueTooLong));
+            }
+            tag.clone()
+        }
         (_, Value::Int(v)) if unsigned => {
             Value::UInt(u64::try_from(*v).map_err(|_| wrong(Code::OutOfRange))?)
         }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{
-    ArrayBuilder, BooleanBuilder, Float32Builder, Float64Builder, Int8Builder, Int16Builder, Int32Builder,
-    Int64Builder, StringBuilder, TimestampMicrosecondBuilder, TimestampMillisecondBuilder,
+    ArrayBuilder, BinaryBuilder, BooleanBuilder, Float32Builder, Float64Builder, Int8Builder, Int16Builder,
+    Int32Builder, Int64Builder, StringBuilder, TimestampMicrosecondBuilder, TimestampMillisecondBuilder,
     TimestampNanosecondBuilder, UInt8Builder, UInt16Builder, UInt32Builder, UInt64Builder,
 };
 use arrow_array::{Array, ArrayRef};
@@ -46,7 +46,7 @@ macro_rules! pending {
 pending! {
     Bool(BooleanBuilder), Int8(Int8Builder), Int16(Int16Builder), Int32(Int32Builder), Int64(Int64Builder),
     UInt8(UInt8Builder), UInt16(UInt16Builder), UInt32(UInt32Builder), UInt64(UInt64Builder),
-    Float(Float32Builder), Double(Float64Builder), Text(StringBuilder),
+    Float(Float32Builder), Double(Float64Builder), Text(StringBuilder), Bytes(BinaryBuilder),
     Ms(TimestampMillisecondBuilder), Us(TimestampMicrosecondBuilder), Ns(TimestampNanosecondBuilder)
 }
 
@@ -65,6 +65,7 @@ impl Pending {
             (DataType::Float, _) => Self::Float(Float32Builder::new()),
             (DataType::Double, _) => Self::Double(Float64Builder::new()),
             (DataType::Varchar(_) | DataType::NChar(_), _) => Self::Text(StringBuilder::new()),
+            (DataType::Varbinary(_) | DataType::Geometry(_), _) => Self::Bytes(BinaryBuilder::new()),
             (DataType::Timestamp, Precision::Ms) => Self::Ms(TimestampMillisecondBuilder::new()),
             (DataType::Timestamp, Precision::Us) => Self::Us(TimestampMicrosecondBuilder::new()),
             (DataType::Timestamp, Precision::Ns) => Self::Ns(TimestampNanosecondBuilder::new()),
@@ -130,7 +131,7 @@ impl ColumnBuilder {
             Pending::Float(b) => b.append_value(value as f32),
             #[expect(clippy::cast_precision_loss, reason = "what a float column is for")]
             Pending::Double(b) => b.append_value(value as f64),
-            Pending::Bool(_) | Pending::Text(_) => {
+            Pending::Bool(_) | Pending::Text(_) | Pending::Bytes(_) => {
                 return Err(self.column_error(Code::WrongValueType, &value));
             }
         }
@@ -166,6 +167,22 @@ impl ColumnBuilder {
         Ok(())
     }
 
+    /// Appends bytes to a VARBINARY column, or well-known binary to a GEOMETRY column.
+    ///
+    /// # Errors
+    /// [`Code::ValueTooLong`] past the declared length, [`Code::WrongValueType`] for any other column.
+    pub fn append_bytes(&mut self, value: &[u8]) -> Result<()> {
+        let shown = || format!("{} bytes", value.len());
+        if !self.column.data_type.fits_bytes(value) {
+            return Err(self.column_error(Code::ValueTooLong, &shown()));
+        }
+        match &mut self.pending {
+            Pending::Bytes(b) => b.append_value(value),
+            _ => return Err(self.column_error(Code::WrongValueType, &shown())),
+        }
+        Ok(())
+    }
+
     /// Appends to a BOOL column.
     ///
     /// # Errors
@@ -195,6 +212,7 @@ impl ColumnBuilder {
             Value::Float(v) => self.append_f64(f64::from(*v))?,
             Value::Double(v) => self.append_f64(*v)?,
             Value::Text(v) => self.append_str(v)?,
+            Value::Bytes(v) => self.append_bytes(v)?,
         }
         Ok(())
     }
@@ -288,6 +306,9 @@ mod tests {
         assert_eq!(code(DataType::Varchar(3), Value::Text("abcd".into())), Some(Code::ValueTooLong));
         assert_eq!(code(DataType::NChar(3), Value::Text("äöü".into())), None);
         assert_eq!(code(DataType::Int, Value::Text("7".into())), Some(Code::WrongValueType));
+        assert_eq!(code(DataType::Varbinary(2), Value::Bytes(vec![1, 2])), None);
+        assert_eq!(code(DataType::Varbinary(2), Value::Bytes(vec![1, 2, 3])), Some(Code::ValueTooLong));
+        assert_eq!(code(DataType::Varchar(9), Value::Bytes(vec![1])), Some(Code::WrongValueType));
         assert_eq!(code(DataType::Double, Value::Int(7)), None);
         assert_eq!(code(DataType::Bool, Value::Null), None);
     }

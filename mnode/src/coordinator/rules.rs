@@ -482,6 +482,7 @@ fn c039_a_group_is_dropped_once() {
     assert_eq!(world.state.consumers().count(), 0);
     world.drop_group("g", "t", false).unwrap();
     assert_eq!(code(world.drop_group("g", "t", false)), Some(Code::GroupNotExist));
+    assert_eq!(code(world.drop_group("g", "nope", false)), Some(Code::GroupNotExist));
 }
 
 #[test]

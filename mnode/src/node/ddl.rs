@@ -136,7 +136,7 @@ impl Mnode {
     /// DROP CONSUMER GROUP with its committed offsets on the topic.
     ///
     /// # Errors
-    /// 0x03E1; 0x03E8; 0x0303; 0x03EC in use.
+    /// 0x03E8, also where there is no such topic; 0x0303; 0x03EC in use.
     pub async fn drop_group(&self, by: &str, spec: DropGroupSpec) -> Result<DdlOutcome> {
         self.inner.statement(Command::DropGroup { by: by.into(), spec }).await
     }

@@ -65,6 +65,13 @@ pub(super) fn altered(schema: &TableSchema, change: &StableChange) -> Result<Tab
             let (at, column) = column_at(schema, name)?;
             widen(column, *data_type, next.columns.get_mut(at))?;
         }
+        StableChange::ModifyStorage { name, storage } => {
+            let (at, column) = column_at(schema, name)?;
+            storage.check(column.data_type)?;
+            if let Some(column) = next.columns.get_mut(at) {
+                storage.apply(column);
+            }
+        }
         StableChange::RenameColumn { .. } => {
             return Err(Error::text(Code::InvalidAlter, "Rename column only available for normal table"));
         }
@@ -145,13 +152,7 @@ fn take_id(schema: &mut TableSchema) -> Result<ColumnId> {
 }
 
 fn widen(column: &ColumnDef, to: DataType, place: Option<&mut ColumnDef>) -> Result<()> {
-    let longer = match (column.data_type, to) {
-        (DataType::Varchar(from), DataType::Varchar(to)) | (DataType::NChar(from), DataType::NChar(to)) => {
-            to > from
-        }
-        _ => false,
-    };
-    if !longer {
+    if !column.data_type.widens_to(to) {
         return Err(Error::of(Code::AlterLength));
     }
     if let Some(column) = place {
@@ -177,7 +178,7 @@ fn check_sizes(schema: &TableSchema) -> Result<()> {
         return Err(Error::of(Code::TagCount));
     }
     // The longest VARCHAR tag alone is within the limit, so the two bytes of its length do not count here.
-    let bytes = |t: &ColumnDef| t.data_type.row_bytes() - if t.data_type.is_string() { 2 } else { 0 };
+    let bytes = |t: &ColumnDef| t.data_type.row_bytes() - if t.data_type.has_length() { 2 } else { 0 };
     if schema.tags.iter().map(bytes).sum::<u32>() > TAG_BYTES_MAX {
         return Err(Error::of(Code::TagsTooLong));
     }
@@ -186,7 +187,9 @@ fn check_sizes(schema: &TableSchema) -> Result<()> {
 
 fn check_length(column: &ColumnDef, varchar_max: u16, nchar_max: u16) -> Result<()> {
     let fits = match column.data_type {
-        DataType::Varchar(n) => (1..=varchar_max).contains(&n),
+        DataType::Varchar(n) | DataType::Varbinary(n) | DataType::Geometry(n) => {
+            (1..=varchar_max).contains(&n)
+        }
         DataType::NChar(n) => (1..=nchar_max).contains(&n),
         _ => true,
     };

@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use model::{Code, ColumnId, DataType, DatabaseOptions, SchemaVersion, TopicId, Version, VgroupId};
+use model::{
+    Code, ColumnId, ColumnStorage, DataType, DatabaseOptions, Encoding, SchemaVersion, TopicId, Version,
+    VgroupId,
+};
 use proptest::prelude::*;
 
 use super::*;
@@ -241,6 +244,17 @@ fn alter_stable_rules_and_codes() {
         (StableChange::ModifyColumn { name: text("v"), data_type: DataType::NChar(20) }, Code::AlterLength),
         (StableChange::ModifyTag { name: text("g"), data_type: DataType::NChar(3) }, Code::AlterLength),
         (StableChange::ModifyTag { name: text("g"), data_type: DataType::NChar(4_096) }, Code::ColumnLength),
+        (
+            StableChange::ModifyStorage {
+                name: text("v"),
+                storage: ColumnStorage { encoding: Some(Encoding::DeltaI), ..ColumnStorage::default() },
+            },
+            Code::InvalidEncoding,
+        ),
+        (
+            StableChange::ModifyStorage { name: text("x"), storage: ColumnStorage::default() },
+            Code::InvalidColumn,
+        ),
         (StableChange::RenameColumn { name: text("v"), new_name: text("w") }, Code::InvalidAlter),
         (StableChange::RenameTag { name: text("x"), new_name: text("w") }, Code::TagNotExist),
         (StableChange::RenameTag { name: text("g"), new_name: text("v") }, Code::ColumnExists),

@@ -137,9 +137,10 @@ impl MnodeState {
     }
 
     pub(super) fn check_drop_group(&self, by: &str, spec: &DropGroupSpec) -> Result<()> {
-        let found = self.catalog.topic(&spec.topic).and_then(|topic| {
+        // Of a topic that is not there no group is.
+        let missing = || Error::with(Code::GroupNotExist, &spec.group);
+        let found = self.catalog.topic(&spec.topic).map_err(|_| missing()).and_then(|topic| {
             let key = GroupKey { topic: topic.id, group: spec.group.clone() };
-            let missing = || Error::with(Code::GroupNotExist, &spec.group);
             let group = self.groups.get(&key).ok_or_else(missing)?;
             Ok((topic, group))
         });

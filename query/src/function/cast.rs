@@ -12,7 +12,7 @@ use arrow::datatypes::{
 };
 use arrow_schema::DataType as Arrow;
 use datafusion::common::{Result as DfResult, ScalarValue};
-use model::{DataType, Precision, Result, Zone};
+use model::{Code, DataType, Error, Precision, Result, Zone};
 
 use crate::function::native::call;
 use crate::function::text::{general, prefix_double, prefix_integer, prefix_unsigned};
@@ -27,6 +27,9 @@ pub(crate) fn cast(value: Typed, to: Ty, zone: Zone) -> Result<Typed> {
         return Ok(Typed::literal(null, to));
     }
     let from = value.ty;
+    if from.is_binary() || from.data == Some(DataType::Json) {
+        return Err(Error::of(Code::ParameterType).hint("VARBINARY, GEOMETRY and JSON cannot be cast"));
+    }
     if from.is_timestamp() && to.is_timestamp() {
         return coerce::rescaled(value, to.precision);
     }

@@ -15,6 +15,7 @@ pub(crate) fn scalar(value: &Value, to: &Arrow) -> DfResult<ScalarValue> {
         Value::Float(v) => ScalarValue::Float32(Some(*v)),
         Value::Double(v) => ScalarValue::Float64(Some(*v)),
         Value::Text(v) => ScalarValue::Utf8(Some(v.clone())),
+        Value::Bytes(v) => ScalarValue::Binary(Some(v.clone())),
     };
     plain.cast_to(to)
 }

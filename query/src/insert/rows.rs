@@ -270,7 +270,7 @@ fn child_of(scan: &mut Scan<'_>, known: &HashMap<String, usize>) -> Result<Child
     let (raw, span) = scan.value(false)?;
     let refused = |text: &str| Error::text(Code::InvalidOperation, text);
     let name = match raw {
-        Raw::Quoted(name) => name,
+        Raw::Quoted(name) | Raw::Hex(name) => name,
         _ if raw.is_null() => return Err(refused("tbname column should not be null")),
         _ => return Err(scan.error_at(span.start, "tbname is a string")),
     };

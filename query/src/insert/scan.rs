@@ -260,8 +260,14 @@ impl<'a> Scan<'a> {
                 return Ok((Raw::Shifted { base: self.slice(&text), quoted, shift }, span));
             }
         }
+        let is_hex = self.bytes.get(start + 1..start + 3) == Some(br"\x");
         let text = self.slice(&text);
-        Ok((if quoted { Raw::Quoted(text) } else { Raw::Bare(text) }, span))
+        let raw = match quoted {
+            true if is_hex => Raw::Hex(text),
+            true => Raw::Quoted(text),
+            false => Raw::Bare(text),
+        };
+        Ok((raw, span))
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::{BooleanBuilder, PrimitiveBuilder, StringBuilder};
+use arrow_array::builder::{BinaryBuilder, BooleanBuilder, PrimitiveBuilder, StringBuilder};
 use arrow_array::types::{
     Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
@@ -10,7 +10,7 @@ use arrow_array::types::{
 use arrow_array::{ArrayRef, Int64Array};
 use model::{DataType, Precision};
 
-use super::{LiteralContext, Misfit, Raw, number, string};
+use super::{LiteralContext, Misfit, Raw, binary, number, string};
 
 /// A column that literals are appended to.
 #[derive(Debug)]
@@ -34,6 +34,7 @@ enum Values {
     Double(PrimitiveBuilder<Float64Type>),
     Timestamp(PrimitiveBuilder<Int64Type>),
     Text(StringBuilder),
+    Bytes(BinaryBuilder),
 }
 
 /// Runs one expression on whichever builder it is.
@@ -52,6 +53,7 @@ macro_rules! each {
             Values::Float($builder) => $body,
             Values::Double($builder) => $body,
             Values::Text($builder) => $body,
+            Values::Bytes($builder) => $body,
         }
     };
 }
@@ -73,6 +75,7 @@ impl ColumnBuilder {
             DataType::Float => Values::Float(PrimitiveBuilder::new()),
             DataType::Double => Values::Double(PrimitiveBuilder::new()),
             DataType::Timestamp => Values::Timestamp(PrimitiveBuilder::new()),
+            DataType::Varbinary(_) | DataType::Geometry(_) => Values::Bytes(BinaryBuilder::new()),
             _ => Values::Text(StringBuilder::new()),
         };
         Self { data_type, values }
@@ -89,6 +92,10 @@ impl ColumnBuilder {
     pub fn append(&mut self, raw: Raw<'_>, context: &LiteralContext) -> Result<(), Misfit> {
         if let Values::Text(builder) = &mut self.values {
             builder.append_option(string(self.data_type, raw)?);
+            return Ok(());
+        }
+        if let Values::Bytes(builder) = &mut self.values {
+            builder.append_option(binary::parse(self.data_type, raw)?);
             return Ok(());
         }
         if raw.is_null_word() {
@@ -108,7 +115,7 @@ impl ColumnBuilder {
             Values::Float(b) => b.append_value(number::float(raw)?),
             Values::Double(b) => b.append_value(number::double(raw)?),
             Values::Timestamp(b) => b.append_value(context.ticks(raw)?),
-            Values::Text(_) => return Err(Misfit::Symbol),
+            Values::Text(_) | Values::Bytes(_) => return Err(Misfit::Symbol),
         }
         Ok(())
     }

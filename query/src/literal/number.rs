@@ -40,7 +40,7 @@ integers! {
 /// The integer that `raw` is, floats rounded half away from zero.
 pub(super) fn integer<T: Integer>(raw: Raw<'_>) -> Result<T, Misfit> {
     let text = match raw {
-        Raw::Bare(text) | Raw::Quoted(text) => text,
+        Raw::Bare(text) | Raw::Quoted(text) | Raw::Hex(text) => text,
         Raw::Shifted { .. } => return Err(Misfit::Invalid(T::WORD)),
     };
     if let Some(value) = short_integer(text.as_bytes())
@@ -128,7 +128,7 @@ pub(super) fn is_number(text: &str) -> bool {
 /// The DOUBLE that `raw` is.
 pub(super) fn double(raw: Raw<'_>) -> Result<f64, Misfit> {
     let text = match raw {
-        Raw::Bare(text) | Raw::Quoted(text) => text,
+        Raw::Bare(text) | Raw::Quoted(text) | Raw::Hex(text) => text,
         Raw::Shifted { .. } => return Err(Misfit::IllegalFloat),
     };
     if let Some(value) = short_float(text.as_bytes()) {
@@ -211,7 +211,7 @@ pub(super) fn word_bool(text: &str) -> Option<bool> {
 
 /// The BOOL that `raw` is: the words, or any number, 0 being false.
 pub(super) fn boolean(raw: Raw<'_>) -> Result<bool, Misfit> {
-    let (Raw::Bare(text) | Raw::Quoted(text)) = raw else { return Err(Misfit::Bool) };
+    let (Raw::Bare(text) | Raw::Quoted(text) | Raw::Hex(text)) = raw else { return Err(Misfit::Bool) };
     if let Some(value) = word_bool(text) {
         return Ok(value);
     }

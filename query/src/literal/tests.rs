@@ -177,7 +177,7 @@ fn times() {
 fn tags_add_durations() {
     let day = 1_704_067_200_000;
     let tag = |text: &str, quoted| {
-        parse_tag(DataType::Timestamp, &TagLiteral { text: text.into(), quoted }, "t", &context())
+        parse_tag(DataType::Timestamp, &TagLiteral { text: text.into(), quoted, hex: false }, "t", &context())
     };
     assert_eq!(tag("1704067200000 + 1d", false).unwrap(), Value::Timestamp(day + 86_400_000));
     assert_eq!(tag("'2024-01-01'-1h", false).unwrap(), Value::Timestamp(day - 3_600_000));
@@ -187,8 +187,13 @@ fn tags_add_durations() {
     assert_eq!(tag("2024-01-01", true).unwrap(), Value::Timestamp(day));
     let error = tag("1704067200000 - 1n", false).unwrap_err();
     assert_eq!(error.message(), "syntax error near '1704067200000 - 1n' (invalid timestamp)");
-    let error = parse_tag(DataType::Int, &TagLiteral { text: "true".into(), quoted: false }, "t", &context())
-        .unwrap_err();
+    let error = parse_tag(
+        DataType::Int,
+        &TagLiteral { text: "true".into(), quoted: false, hex: false },
+        "t",
+        &context(),
+    )
+    .unwrap_err();
     assert_eq!(
         (error.code(), error.message()),
         (Code::InsertSyntax, "syntax error near 'true' (invalid int data)")

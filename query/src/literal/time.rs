@@ -37,7 +37,7 @@ impl LiteralContext {
     /// The time that `raw` is, in ticks.
     pub fn ticks(&self, raw: Raw<'_>) -> Result<i64, Misfit> {
         match raw {
-            Raw::Quoted(text) => self.quoted(text),
+            Raw::Quoted(text) | Raw::Hex(text) => self.quoted(text),
             Raw::Bare(text) => self.bare(text),
             Raw::Shifted { base, quoted, shift } => {
                 let base = if quoted { self.quoted(base)? } else { self.bare(base)? };

@@ -1,13 +1,13 @@
 //! CREATE, ALTER and DROP of tables and super tables.
 
-use model::{Code, Compression, DataType, Encoding, Error, Level, Result};
+use model::{Code, ColumnStorage, Compression, DataType, Encoding, Error, Level, Result};
 
-use super::types::{TypePlace, WrittenType};
+use super::types::TypePlace;
 use super::{NameKind, Parser, is_system_database};
 use crate::ast::{
     AlterTable, ColumnSpec, CreateChild, DropTable, ObjectName, Statement, TableOptions, TagLiteral,
 };
-use crate::lexer::{Token, TokenKind, unquote_text};
+use crate::lexer::{TokenKind, unquote_text};
 
 const COLUMNS_MAX: usize = 4_096;
 const TAGS_MAX: usize = 128;
@@ -17,21 +17,9 @@ const COMMENT_BYTES_MAX: usize = 1_024;
 
 /// A column as written, before the checks on the table as a whole.
 struct Written {
-    token: Token,
     name: String,
-    data_type: WrittenType,
-    encoding: Option<Encoding>,
-    compression: Option<Compression>,
-    level: Option<Level>,
-}
-
-impl Written {
-    fn known(&self) -> Option<DataType> {
-        match self.data_type {
-            WrittenType::Known(data_type) => Some(data_type),
-            WrittenType::Json => None,
-        }
-    }
+    data_type: DataType,
+    storage: ColumnStorage,
 }
 
 impl Parser<'_> {
@@ -59,7 +47,7 @@ impl Parser<'_> {
         if self.take_word("TAGS") {
             return self.stable_tail(if_not_exists, name, columns);
         }
-        let columns = self.check_columns(columns, None)?.0;
+        let columns = Self::check_columns(columns, None)?.0;
         let options = self.table_options(false)?;
         Ok(Statement::CreateTable { if_not_exists, name, columns, options })
     }
@@ -73,7 +61,7 @@ impl Parser<'_> {
         self.expect(TokenKind::LeftParen)?;
         let tags = self.comma_separated(|p| p.column(TypePlace::Tag))?;
         self.expect(TokenKind::RightParen)?;
-        let (columns, tags) = self.check_columns(columns, Some(tags))?;
+        let (columns, tags) = Self::check_columns(columns, Some(tags))?;
         let options = self.table_options(true)?;
         Ok(Statement::CreateStable { if_not_exists, name, columns, tags, options })
     }
@@ -97,30 +85,31 @@ impl Parser<'_> {
     }
 
     fn column(&mut self, place: TypePlace) -> Result<Written> {
-        let token = self.peek();
         let name = self.name(NameKind::Column)?;
         let data_type = self.written_type(place)?;
-        let mut written = Written { token, name, data_type, encoding: None, compression: None, level: None };
+        let mut written = Written { name, data_type, storage: ColumnStorage::default() };
         if place == TypePlace::Column {
             if self.at_words(&["PRIMARY", "KEY"]) || self.at_words(&["COMPOSITE", "KEY"]) {
                 return Err(self.unsupported("composite key"));
             }
-            self.storage_options(&mut written)?;
+            written.storage = self.storage_options()?;
+            written.storage.check(data_type)?;
         }
         Ok(written)
     }
 
     /// ENCODE, COMPRESS, LEVEL.
-    fn storage_options(&mut self, column: &mut Written) -> Result<()> {
+    fn storage_options(&mut self) -> Result<ColumnStorage> {
+        let mut storage = ColumnStorage::default();
         loop {
             if self.take_word("ENCODE") {
                 let text = self.string()?;
                 let bad = || Error::text(Code::InvalidEncoding, format!("Invalid encode param: {text}"));
-                column.encoding = Some(Encoding::parse(&text).ok_or_else(bad)?);
+                storage.encoding = Some(Encoding::parse(&text).ok_or_else(bad)?);
             } else if self.take_word("COMPRESS") {
                 let text = self.string()?;
                 let bad = || Error::text(Code::InvalidCompression, format!("Invalid compress param: {text}"));
-                column.compression = Some(Compression::parse(&text).ok_or_else(bad)?);
+                storage.compression = Some(Compression::parse(&text).ok_or_else(bad)?);
             } else if self.take_word("LEVEL") {
                 let text = self.string()?;
                 let word = match text.to_ascii_lowercase().as_str() {
@@ -131,23 +120,22 @@ impl Parser<'_> {
                 };
                 let bad =
                     || Error::text(Code::InvalidCompression, format!("Invalid compress level param: {text}"));
-                column.level = Some(Level::parse(word).ok_or_else(bad)?);
+                storage.level = Some(Level::parse(word).ok_or_else(bad)?);
             } else {
-                return Ok(());
+                return Ok(storage);
             }
         }
     }
 
     /// The rules on a definition as a whole that need no catalogue.
     fn check_columns(
-        &self,
         columns: Vec<Written>,
         tags: Option<Vec<Written>>,
     ) -> Result<(Vec<ColumnSpec>, Vec<ColumnSpec>)> {
-        if columns.first().and_then(Written::known) != Some(DataType::Timestamp) {
+        if columns.first().is_none_or(|c| c.data_type != DataType::Timestamp) {
             return Err(Error::of(Code::FirstColumn));
         }
-        if columns.iter().any(|c| c.data_type == WrittenType::Json) {
+        if columns.iter().any(|c| c.data_type == DataType::Json) {
             return Err(Error::of(Code::OnlyTagJson));
         }
         if columns.len() < 2 {
@@ -160,12 +148,8 @@ impl Parser<'_> {
             if tags.len() > TAGS_MAX {
                 return Err(Error::of(Code::TagCount));
             }
-            if let Some(json) = tags.iter().find(|t| t.data_type == WrittenType::Json) {
-                return Err(if tags.len() > 1 {
-                    Error::of(Code::JsonTagOnly)
-                } else {
-                    self.unsupported_at("type JSON", json.token)
-                });
+            if tags.len() > 1 && tags.iter().any(|t| t.data_type == DataType::Json) {
+                return Err(Error::of(Code::JsonTagOnly));
             }
         }
         let mut names: Vec<&str> =
@@ -175,9 +159,8 @@ impl Parser<'_> {
             let name = twice.first().copied().unwrap_or_default();
             return Err(Error::of(Code::DuplicateColumn).hint(format!("{name} is named twice")));
         }
-        let bytes = |list: &[Written]| {
-            list.iter().filter_map(Written::known).map(DataType::row_bytes).fold(0_u32, u32::saturating_add)
-        };
+        let bytes =
+            |list: &[Written]| list.iter().map(|c| c.data_type.row_bytes()).fold(0_u32, u32::saturating_add);
         if bytes(&columns) > ROW_BYTES_MAX {
             return Err(Error::text(
                 Code::RowTooLong,
@@ -190,7 +173,7 @@ impl Parser<'_> {
                 format!("Tags length exceeds max length {TAG_BYTES_MAX}"),
             ));
         }
-        let specs = |list: Vec<Written>| -> Vec<ColumnSpec> { list.into_iter().filter_map(spec).collect() };
+        let specs = |list: Vec<Written>| -> Vec<ColumnSpec> { list.into_iter().map(spec).collect() };
         Ok((specs(columns), tags.map(specs).unwrap_or_default()))
     }
 
@@ -294,9 +277,11 @@ impl Parser<'_> {
         if self.take(TokenKind::Plus) || self.take(TokenKind::Minus) {
             self.expect(TokenKind::Duration)?;
         } else if token.kind == TokenKind::Text {
-            return Ok(TagLiteral { text: unquote_text(self.text_of(token)).into_owned(), quoted: true });
+            let source = self.text_of(token);
+            let hex = source.get(1..).is_some_and(|inner| inner.starts_with("\\x"));
+            return Ok(TagLiteral { text: unquote_text(source).into_owned(), quoted: true, hex });
         }
-        Ok(TagLiteral { text: self.source_from(start.start).to_owned(), quoted: false })
+        Ok(TagLiteral { text: self.source_from(start.start).to_owned(), quoted: false, hex: false })
     }
 
     pub(super) fn drop_tables(&mut self) -> Result<Statement> {
@@ -328,7 +313,7 @@ impl Parser<'_> {
         if self.take_words(&["MODIFY", "COLUMN"]) {
             let name = self.name(NameKind::Column)?;
             if ["ENCODE", "COMPRESS", "LEVEL"].iter().any(|w| self.at_word(w)) {
-                return Err(self.unsupported("MODIFY COLUMN .. ENCODE, COMPRESS or LEVEL"));
+                return Ok(AlterTable::ModifyStorage { name, storage: self.storage_options()? });
             }
             return Ok(AlterTable::ModifyColumn { name, data_type: self.new_type(TypePlace::Column)? });
         }
@@ -367,35 +352,32 @@ impl Parser<'_> {
 
     fn added(&mut self, place: TypePlace) -> Result<ColumnSpec> {
         let written = self.column(place)?;
-        self.check_json(place, written.data_type, written.token)?;
-        spec(written).ok_or_else(|| self.unexpected())
+        check_json(place, written.data_type)?;
+        Ok(spec(written))
     }
 
     fn new_type(&mut self, place: TypePlace) -> Result<DataType> {
-        let token = self.peek();
-        let written = self.written_type(place)?;
-        self.check_json(place, written, token)?;
-        match written {
-            WrittenType::Known(data_type) => Ok(data_type),
-            WrittenType::Json => Err(self.unsupported_at("type JSON", token)),
-        }
-    }
-
-    fn check_json(&self, place: TypePlace, written: WrittenType, token: Token) -> Result<()> {
-        match (written, place) {
-            (WrittenType::Known(_), _) => Ok(()),
-            (WrittenType::Json, TypePlace::Column) => Err(Error::of(Code::OnlyTagJson)),
-            (WrittenType::Json, _) => Err(self.unsupported_at("type JSON", token)),
-        }
+        let data_type = self.written_type(place)?;
+        check_json(place, data_type)?;
+        Ok(data_type)
     }
 }
 
-fn spec(written: Written) -> Option<ColumnSpec> {
-    Some(ColumnSpec {
-        data_type: written.known()?,
+/// A JSON tag comes with its super table, alone, and no column is JSON.
+fn check_json(place: TypePlace, data_type: DataType) -> Result<()> {
+    match (data_type, place) {
+        (DataType::Json, TypePlace::Tag) => Err(Error::of(Code::JsonTagOnly)),
+        (DataType::Json, _) => Err(Error::of(Code::OnlyTagJson)),
+        _ => Ok(()),
+    }
+}
+
+fn spec(written: Written) -> ColumnSpec {
+    ColumnSpec {
+        data_type: written.data_type,
         name: written.name,
-        encoding: written.encoding,
-        compression: written.compression,
-        level: written.level,
-    })
+        encoding: written.storage.encoding,
+        compression: written.storage.compression,
+        level: written.storage.level,
+    }
 }

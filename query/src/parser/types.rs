@@ -16,28 +16,23 @@ pub(super) enum TypePlace {
     Cast,
 }
 
-/// A type as written. JSON is told apart from the other missing types because its misuse has codes of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WrittenType {
-    Known(DataType),
-    Json,
-}
-
 /// Types of the dialect that Tidemark does not store.
-const UNSUPPORTED: &[&str] = &["VARBINARY", "GEOMETRY", "DECIMAL", "BLOB", "MEDIUMBLOB"];
+const UNSUPPORTED: &[&str] = &["DECIMAL", "BLOB", "MEDIUMBLOB"];
 
 impl Parser<'_> {
     /// The type behind AS in CAST; VARCHAR and NCHAR may omit their length.
     pub(super) fn cast_type(&mut self) -> Result<DataType> {
         let token = self.peek();
         match self.written_type(TypePlace::Cast)? {
-            WrittenType::Known(data_type) => Ok(data_type),
-            WrittenType::Json => Err(self.unsupported_at("type JSON", token)),
+            other @ (DataType::Json | DataType::Varbinary(_) | DataType::Geometry(_)) => {
+                Err(self.unsupported_at(format_args!("CAST to {}", other.name()), token))
+            }
+            known => Ok(known),
         }
     }
 
     /// A type.
-    pub(super) fn written_type(&mut self, place: TypePlace) -> Result<WrittenType> {
+    pub(super) fn written_type(&mut self, place: TypePlace) -> Result<DataType> {
         let token = self.peek();
         if token.kind != TokenKind::Word {
             return Err(self.unexpected());
@@ -55,24 +50,29 @@ impl Parser<'_> {
             "FLOAT" => DataType::Float,
             "DOUBLE" => DataType::Double,
             "TIMESTAMP" => DataType::Timestamp,
-            "VARCHAR" | "BINARY" => {
+            "VARCHAR" | "BINARY" | "VARBINARY" | "GEOMETRY" => {
                 self.bump();
                 let max = if place == TypePlace::Tag { VARCHAR_TAG_BYTES_MAX } else { VARCHAR_BYTES_MAX };
-                return self.length(place, max).map(|n| WrittenType::Known(DataType::Varchar(n)));
+                let length = self.length(place, max)?;
+                return Ok(match word.as_str() {
+                    "VARBINARY" => DataType::Varbinary(length),
+                    "GEOMETRY" => DataType::Geometry(length),
+                    _ => DataType::Varchar(length),
+                });
             }
             "NCHAR" => {
                 self.bump();
                 let max = if place == TypePlace::Tag { NCHAR_TAG_CHARS_MAX } else { NCHAR_CHARS_MAX };
-                return self.length(place, max).map(|n| WrittenType::Known(DataType::NChar(n)));
+                return self.length(place, max).map(DataType::NChar);
             }
             "JSON" => {
                 self.bump();
-                return Ok(WrittenType::Json);
+                return Ok(DataType::Json);
             }
             _ => return Err(self.unexpected()),
         };
         self.bump();
-        Ok(WrittenType::Known(self.signedness(data_type)))
+        Ok(self.signedness(data_type))
     }
 
     fn signedness(&mut self, data_type: DataType) -> DataType {

@@ -12,6 +12,7 @@ use model::{Code, DataType, Error, Precision, Result, Zone};
 
 use crate::function::native::call;
 use crate::function::{cast, text};
+use crate::literal::parse_binary;
 use crate::plan::types::{Ty, Typed, scalar_ticks, timestamp_scalar};
 
 /// `left op right` as DataFusion has it.
@@ -32,6 +33,9 @@ pub(crate) fn to_double(value: Typed) -> Result<Typed> {
                 Ok(Arc::new(values) as ArrayRef)
             });
             Typed::new(expr, ty).folded()
+        }
+        Some(DataType::Varbinary(_) | DataType::Geometry(_) | DataType::Json) => {
+            Err(Error::of(Code::ParameterType).hint("VARBINARY, GEOMETRY and JSON are no numbers"))
         }
         Some(DataType::Timestamp | DataType::Bool) => {
             value.arrow_cast(DataType::BigInt)?.arrow_cast(DataType::Double)
@@ -77,6 +81,9 @@ pub(crate) fn unify(left: Typed, right: Typed, zone: Zone) -> Result<Option<(Typ
     if left.ty.is_null() || right.ty.is_null() {
         return Ok(None);
     }
+    if left.ty.is_binary() || right.ty.is_binary() {
+        return unify_binary(left, right).map(Some);
+    }
     if left.ty.is_timestamp() || right.ty.is_timestamp() {
         return unify_time(left, right, zone).map(Some);
     }
@@ -96,6 +103,26 @@ pub(crate) fn unify(left: Typed, right: Typed, zone: Zone) -> Result<Option<(Typ
         return Ok(Some((bool_or_double(left)?, bool_or_double(right)?)));
     }
     unify_integers(left, right).map(Some)
+}
+
+/// VARBINARY and GEOMETRY compare with each other, byte by byte, and with text constants, read as INSERT reads them.
+fn unify_binary(left: Typed, right: Typed) -> Result<(Typed, Typed)> {
+    let as_bytes = |value: Typed, beside: Ty| -> Result<Typed> {
+        match (value.ty.is_binary(), value.text()) {
+            (true, _) => Ok(value),
+            (false, Some(text)) => {
+                let data_type = match beside.data {
+                    Some(DataType::Geometry(_)) => DataType::Geometry(u16::MAX),
+                    _ => DataType::Varbinary(u16::MAX),
+                };
+                let bytes = parse_binary(data_type, text).map_err(|misfit| misfit.into_error(text, ""))?;
+                Ok(Typed::literal(ScalarValue::Binary(Some(bytes)), Ty::plain(data_type)))
+            }
+            (false, None) => Err(Error::not_supported("comparing VARBINARY or GEOMETRY with other types")),
+        }
+    };
+    let (left_ty, right_ty) = (left.ty, right.ty);
+    Ok((as_bytes(left, right_ty)?, as_bytes(right, left_ty)?))
 }
 
 /// A constant beside a FLOAT that is none: as FLOAT, so that a stored 0.1 equals a written one.

@@ -105,6 +105,10 @@ impl<'a> Binder<'a, '_> {
                 let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
                 Typed::new(lit(text.as_str()), Ty::plain(DataType::Varchar(length)))
             }
+            Value::Bytes(bytes) => {
+                let length = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
+                Typed::new(lit(bytes.as_slice()), Ty::plain(DataType::Varbinary(length)))
+            }
         }
     }
 

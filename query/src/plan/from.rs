@@ -20,6 +20,9 @@ use crate::plan::types::Ty;
 use crate::plan::union::plan_query;
 use crate::source::{Relation, RelationKind, ScanColumn};
 
+/// How `tbname` is declared: a name has at most 192 bytes, TDengine's clients are told 270.
+pub(crate) const TBNAME: DataType = DataType::Varchar(270);
+
 /// A planned FROM.
 pub(crate) struct From {
     pub(crate) plan: LogicalPlan,
@@ -140,7 +143,7 @@ impl Maker {
 
     fn add_tbname(&mut self) {
         let names = Arrow::Dictionary(Box::new(Arrow::Int32), Box::new(Arrow::Utf8));
-        let ty = Ty::plain(DataType::Varchar(192));
+        let ty = Ty::plain(TBNAME);
         self.push("tbname", ty, names, true, Role::Tbname, ScanColumn::Tbname);
     }
 

@@ -50,6 +50,10 @@ impl Ty {
         self.data.is_some_and(DataType::is_string)
     }
 
+    pub(crate) fn is_binary(self) -> bool {
+        self.data.is_some_and(DataType::is_binary)
+    }
+
     pub(crate) fn is_numeric(self) -> bool {
         self.data.is_some_and(DataType::is_numeric)
     }

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ast::{CreateTopic, Expr, Query, Statement, TopicSource};
 use crate::plan::Session;
+use crate::plan::from::TBNAME;
 use crate::plan::scope::{ColumnNames, Role, Scope, ScopeColumn, ScopeTable, SourceKind};
 use crate::plan::types::Ty;
 use crate::source::{Relation, RelationKind, ScanColumn};
@@ -133,7 +134,7 @@ impl TopicDefinition {
             add(&column.name, format!("{}#{}", column.name, column.id), ty, ty.arrow(), role, scan);
         }
         let names = Arrow::Dictionary(Box::new(Arrow::Int32), Box::new(Arrow::Utf8));
-        let ty = Ty::plain(DataType::Varchar(192));
+        let ty = Ty::plain(TBNAME);
         add("tbname", "#tbname".to_owned(), ty, names, Role::Tbname, ScanColumn::Tbname);
         let table = ScopeTable {
             alias: Some(alias.into()),

@@ -259,8 +259,10 @@ impl Store {
         if let Some((stable, tag_names, values)) = &block.using
             && self.relation(&name).is_err()
         {
-            let values =
-                values.iter().map(|t| TagLiteral { text: t.text.clone(), quoted: t.quoted }).collect();
+            let values = values
+                .iter()
+                .map(|t| TagLiteral { text: t.text.clone(), quoted: t.quoted, hex: false })
+                .collect();
             let stable = ObjectName { database: None, name: stable.clone() };
             let options = Default::default();
             let tag_names = tag_names.clone();

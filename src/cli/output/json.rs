@@ -49,6 +49,7 @@ fn push_value(text: &mut String, value: &Value, column: &Column, zone: Zone) {
         Value::Double(v) => push_number(text, *v, format!("{v:?}")),
         Value::Timestamp(v) => text.push_str(&json_string(&format_timestamp(*v, column.precision, zone))),
         Value::Text(v) => text.push_str(&json_string(v)),
+        Value::Bytes(_) => text.push_str(&json_string(&value.to_string())),
     }
 }
 

@@ -27,6 +27,7 @@ pub fn cell(value: &Value, column: &Column, zone: Zone, style: Style) -> String 
         (Value::Timestamp(v), Style::Plain) => local(&format_timestamp(*v, column.precision, zone)),
         (Value::Text(v), Style::Exact) => v.clone(),
         (Value::Text(v), Style::Plain) => escaped(v),
+        (Value::Bytes(_), _) => value.to_string(),
     }
 }
 

@@ -63,6 +63,7 @@ pub fn stable_change(change: ast::AlterTable) -> Result<StableChange> {
         From::AddColumn(column) => StableChange::AddColumn(column_spec(column)),
         From::DropColumn(name) => StableChange::DropColumn(name),
         From::ModifyColumn { name, data_type } => StableChange::ModifyColumn { name, data_type },
+        From::ModifyStorage { name, storage } => StableChange::ModifyStorage { name, storage },
         From::RenameColumn { name, new_name } => StableChange::RenameColumn { name, new_name },
         From::AddTag(tag) => StableChange::AddTag(column_spec(tag)),
         From::DropTag(name) => StableChange::DropTag(name),
@@ -94,6 +95,12 @@ pub fn schema_change(change: &StableChange, after: &TableSchema) -> vnode::recor
         StableChange::ModifyColumn { name, data_type } => {
             To::ModifyColumn { name: name.clone(), data_type: *data_type }
         }
+        StableChange::ModifyStorage { name, storage } => To::Storage {
+            name: name.clone(),
+            encoding: storage.encoding,
+            compression: storage.compression,
+            level: storage.level,
+        },
         StableChange::ModifyTag { name, data_type } => {
             To::ModifyTag { name: name.clone(), data_type: *data_type }
         }

@@ -273,6 +273,7 @@ impl Engine {
             },
             AlterTable::DropColumn(name) => TableChange::DropColumn { name },
             AlterTable::ModifyColumn { name, data_type } => TableChange::ModifyColumn { name, data_type },
+            AlterTable::ModifyStorage { name, storage } => TableChange::ModifyStorage { name, storage },
             AlterTable::RenameColumn { name, new_name } => TableChange::RenameColumn { name, new_name },
             AlterTable::Options(options) => {
                 TableChange::Options { comment: options.comment, ttl_days: options.ttl_days }

@@ -289,7 +289,8 @@ impl Engine {
                     .stable_by_uid(*stable)
                     .ok_or_else(|| Error::internal("a child without its super table"))?;
                 let names: Vec<_> = stable.schema.tags.iter().map(|tag| backticked(&tag.name)).collect();
-                let values: Vec<_> = tags.iter().map(tag_text).collect();
+                let typed = tags.iter().zip(&stable.schema.tags);
+                let values: Vec<_> = typed.map(|(value, tag)| tag_text(value, tag.data_type)).collect();
                 format!(
                     "CREATE TABLE {} USING {} ({}) TAGS ({})",
                     backticked(&table.name),
@@ -323,8 +324,10 @@ fn comment(text: Option<&str>) -> String {
 }
 
 /// A tag value as SHOW CREATE TABLE prints it.
-fn tag_text(value: &Value) -> String {
+fn tag_text(value: &Value, data_type: DataType) -> String {
     match value {
+        Value::Text(text) if data_type == DataType::Json => text.clone(),
+        Value::Bytes(_) => format!("\"{value}\""),
         Value::Text(text) => format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\"\"")),
         Value::Double(v) => scientific(*v),
         Value::Float(v) => scientific(f64::from(*v)),

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use model::{
-    Code, ColumnDef, ColumnId, DataType, Error, Result, SchemaVersion, StableInfo, TableKind, TableSchema,
-    TableUid, Value,
+    Code, ColumnDef, ColumnId, ColumnStorage, DataType, Error, Result, SchemaVersion, StableInfo, TableKind,
+    TableSchema, TableUid, Value,
 };
 use wal::Kind;
 
@@ -226,18 +226,22 @@ fn changed(schema: &TableSchema, change: TableChange) -> Result<(TableSchema, Sc
         }
         TableChange::ModifyColumn { name, data_type } => {
             let (at, column) = schema.column(&name).ok_or_else(|| missing(&name))?;
-            let is_longer = match (column.data_type, data_type) {
-                (DataType::Varchar(old), DataType::Varchar(new))
-                | (DataType::NChar(old), DataType::NChar(new)) => new > old,
-                _ => false,
-            };
-            if !is_longer {
+            if !column.data_type.widens_to(data_type) {
                 return Err(Error::of(Code::AlterLength));
             }
             if let Some(column) = new.columns.get_mut(at) {
                 column.data_type = data_type;
             }
             SchemaChange::ModifyColumn { name, data_type }
+        }
+        TableChange::ModifyStorage { name, storage } => {
+            let (at, column) = schema.column(&name).ok_or_else(|| missing(&name))?;
+            storage.check(column.data_type)?;
+            if let Some(column) = new.columns.get_mut(at) {
+                storage.apply(column);
+            }
+            let ColumnStorage { encoding, compression, level } = storage;
+            SchemaChange::Storage { name, encoding, compression, level }
         }
         TableChange::RenameColumn { name, new_name } => {
             let (at, _) = schema.column(&name).ok_or_else(|| missing(&name))?;

@@ -2,8 +2,8 @@
 //! the moment of the change.
 
 use model::{
-    ColumnId, Compression, ConsumerId, DataType, Encoding, Epoch, Level, StableInfo, TableSchema, TableUid,
-    TopicId, Value, Version,
+    ColumnId, ColumnStorage, Compression, ConsumerId, DataType, Encoding, Epoch, Level, StableInfo,
+    TableSchema, TableUid, TopicId, Value, Version,
 };
 use proto::write::WriteBlock;
 use query::source::TimeRange;
@@ -93,6 +93,13 @@ pub enum TableChange {
         name: String,
         /// New type.
         data_type: DataType,
+    },
+    /// MODIFY COLUMN .. ENCODE, COMPRESS, LEVEL, normal tables only.
+    ModifyStorage {
+        /// Which.
+        name: String,
+        /// What is named.
+        storage: ColumnStorage,
     },
     /// RENAME COLUMN, normal tables only.
     RenameColumn {

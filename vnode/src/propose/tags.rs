@@ -36,7 +36,13 @@ pub(super) fn check(tag: &ColumnDef, value: &Value) -> Result<()> {
         (DataType::UTinyInt, Value::UInt(v)) => u8::try_from(*v).is_ok(),
         (DataType::USmallInt, Value::UInt(v)) => u16::try_from(*v).is_ok(),
         (DataType::UInt, Value::UInt(v)) => u32::try_from(*v).is_ok(),
-        (DataType::Varchar(_) | DataType::NChar(_), Value::Text(text)) => {
+        (DataType::Varbinary(_) | DataType::Geometry(_), Value::Bytes(bytes)) => {
+            if !tag.data_type.fits_bytes(bytes) {
+                return Err(Error::with(Code::ValueTooLong, &tag.name));
+            }
+            true
+        }
+        (DataType::Varchar(_) | DataType::NChar(_) | DataType::Json, Value::Text(text)) => {
             if !tag.data_type.fits(text) {
                 return Err(Error::with(Code::ValueTooLong, &tag.name));
             }
@@ -54,5 +60,6 @@ fn bytes_of(value: &Value) -> usize {
         Value::Float(_) => 4,
         Value::Int(_) | Value::UInt(_) | Value::Double(_) | Value::Timestamp(_) => 8,
         Value::Text(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
     }
 }

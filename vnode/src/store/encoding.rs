@@ -48,7 +48,7 @@ fn candidates(data_type: &DataType) -> &'static [Choice] {
             Plain(Encoding::BYTE_STREAM_SPLIT),
             Plain(Encoding::PLAIN),
         ],
-        DataType::Utf8 => {
+        DataType::Utf8 | DataType::Binary => {
             &[Dictionary, Plain(Encoding::DELTA_LENGTH_BYTE_ARRAY), Plain(Encoding::DELTA_BYTE_ARRAY)]
         }
         // tbname, which is one value over many rows, and _set, which has few values.

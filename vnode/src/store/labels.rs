@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::{BooleanBuilder, StringBuilder};
+use arrow_array::builder::{BinaryBuilder, BooleanBuilder, StringBuilder};
 use arrow_array::types::*;
 use arrow_array::{
     ArrayRef, ArrowPrimitiveType, DictionaryArray, Int32Array, PrimitiveArray, StringArray, new_null_array,
@@ -64,6 +64,16 @@ pub(crate) fn value_array<'a>(
             for value in values {
                 builder.append_option(match value {
                     Some(Value::Text(v)) => Some(v),
+                    _ => None,
+                });
+            }
+            Arc::new(builder.finish())
+        }
+        DataType::Binary => {
+            let mut builder = BinaryBuilder::new();
+            for value in values {
+                builder.append_option(match value {
+                    Some(Value::Bytes(v)) => Some(v),
                     _ => None,
                 });
             }

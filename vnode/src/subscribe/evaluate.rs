@@ -1,5 +1,6 @@
 //! What a topic shows of one record: a pure function of the topic and the record. Tables and tags are looked up as they
-//! were at the record's version, so that the answer is the same whenever it is asked for.
+//! were at the record's version, so that the answer is the same whenever it is asked for, with one exception: rows of a
+//! table that has been dropped meanwhile are left out.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -193,10 +194,11 @@ impl Evaluator<'_> {
                 continue; // its rows are not even looked at
             }
             let uids: Vec<_> = header.runs.iter().map(|run| run.table).collect();
-            let tables = rows::tables_at(&self.state.read(), version, &uids);
+            let tables = rows::live_tables_at(&self.state.read(), version, &uids);
             match &self.topic.source {
                 Source::Query(query) => {
-                    if !uids.iter().any(|uid| query.reads(*uid)) {
+                    let mut runs = uids.iter().zip(&tables);
+                    if !runs.any(|(uid, table)| table.is_some() && query.reads(*uid)) {
                         continue;
                     }
                     let block = header.rows(body)?;
@@ -214,7 +216,9 @@ impl Evaluator<'_> {
                 }
                 Source::Database => {
                     let passes: Vec<_> = tables.iter().map(Option::is_some).collect();
-                    self.slices(&header.rows(body)?, &tables, &passes, &mut shown.blocks)?;
+                    if passes.contains(&true) {
+                        self.slices(&header.rows(body)?, &tables, &passes, &mut shown.blocks)?;
+                    }
                 }
             }
         }

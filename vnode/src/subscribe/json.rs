@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use model::Value;
+use model::{DataType, Value};
 
 /// Appends `text` as a JSON string.
 pub(super) fn put_str(text: &str, out: &mut String) {
@@ -10,8 +10,8 @@ pub(super) fn put_str(text: &str, out: &mut String) {
     out.push_str(&serde_json::to_string(text).unwrap_or_default());
 }
 
-/// A tag value of a create event: numbers bare, text within quotes of its own.
-pub(super) fn put_value(value: &Value, out: &mut String) {
+/// A tag value of a create event: numbers bare, text within quotes of its own, a JSON document as its text.
+pub(super) fn put_value(value: &Value, data_type: DataType, out: &mut String) {
     match value {
         Value::Null => out.push_str("null"),
         Value::Bool(v) => out.push(if *v { '1' } else { '0' }),
@@ -19,12 +19,13 @@ pub(super) fn put_value(value: &Value, out: &mut String) {
         Value::UInt(v) => push(out, format_args!("{v}")),
         Value::Float(v) => put_number(f64::from(*v), out),
         Value::Double(v) => put_number(*v, out),
-        Value::Text(v) => put_str(&format!("\"{v}\""), out),
+        Value::Text(v) if data_type == DataType::Json => put_str(v, out),
+        Value::Text(_) | Value::Bytes(_) => put_str(&format!("\"{value}\""), out),
     }
 }
 
 /// A tag value of an alter event: always a string.
-pub(super) fn put_text_value(value: &Value, out: &mut String) {
+pub(super) fn put_text_value(value: &Value, data_type: DataType, out: &mut String) {
     let text = match value {
         Value::Null => String::new(),
         Value::Bool(v) => v.to_string(),
@@ -32,7 +33,8 @@ pub(super) fn put_text_value(value: &Value, out: &mut String) {
         Value::UInt(v) => v.to_string(),
         Value::Float(v) => scientific(|digits| format!("{v:.digits$e}"), |text| text.parse() == Ok(*v)),
         Value::Double(v) => scientific(|digits| format!("{v:.digits$e}"), |text| text.parse() == Ok(*v)),
-        Value::Text(v) => format!("\"{v}\""),
+        Value::Text(v) if data_type == DataType::Json => v.clone(),
+        Value::Text(_) | Value::Bytes(_) => format!("\"{value}\""),
     };
     put_str(&text, out);
 }
@@ -91,13 +93,13 @@ mod tests {
 
     fn value(value: &Value) -> String {
         let mut out = String::new();
-        put_value(value, &mut out);
+        put_value(value, DataType::Varchar(9), &mut out);
         out
     }
 
     fn text_value(value: &Value) -> String {
         let mut out = String::new();
-        put_text_value(value, &mut out);
+        put_text_value(value, DataType::Varchar(9), &mut out);
         out
     }
 
@@ -120,6 +122,10 @@ mod tests {
         }
         assert_eq!(value(&Value::UInt(u64::MAX)), "18446744073709551615");
         assert_eq!(value(&Value::Double(f64::NAN)), "null");
+        assert_eq!(value(&Value::Bytes(vec![0, 0xFF, 0x10])), r#""\"\\x00FF10\"""#);
+        let mut document = String::new();
+        put_value(&Value::Text(r#"{"a":1}"#.into()), DataType::Json, &mut document);
+        assert_eq!(document, r#""{\"a\":1}""#);
     }
 
     #[test]

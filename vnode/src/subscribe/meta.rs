@@ -76,7 +76,7 @@ fn put_column(column: &ColumnDef, out: &mut String) {
     out.push_str(r#"{"name":"#);
     put_str(&column.name, out);
     out.push_str(&format!(r#","type":{}"#, column.data_type.wire_id()));
-    if column.data_type.is_string() {
+    if column.data_type.has_length() {
         out.push_str(&format!(r#","length":{}"#, column.data_type.length()));
     }
 }
@@ -131,7 +131,7 @@ fn put_child(state: &VnodeState, table: &NewTable, out: &mut String) {
         out.push_str(r#"{"name":"#);
         put_str(&tag.name, out);
         out.push_str(&format!(r#","type":{},"value":"#, tag.data_type.wire_id()));
-        put_value(value, out);
+        put_value(value, tag.data_type, out);
         out.push('}');
     }
     out.push(']');
@@ -206,7 +206,7 @@ fn put_member(name: &str, value: &str, out: &mut String) {
 fn put_typed(name: &str, data_type: DataType, out: &mut String) {
     put_member("colName", name, out);
     out.push_str(&format!(r#","colType":{}"#, data_type.wire_id()));
-    if data_type.is_string() {
+    if data_type.has_length() {
         out.push_str(&format!(r#","colLength":{}"#, data_type.length()));
     }
 }
@@ -237,7 +237,7 @@ fn put_tag(change: &TagChange, out: &mut String) {
         out.push_str(r#","colValueNull":true"#);
     } else {
         out.push_str(r#","colValue":"#);
-        put_text_value(&change.value, out);
+        put_text_value(&change.value, change.data_type, out);
         out.push_str(r#","colValueNull":false"#);
     }
 }

@@ -47,6 +47,17 @@ pub(super) fn tables_at(state: &VnodeState, version: Version, uids: &[TableUid])
     uids.iter().map(find).collect()
 }
 
+/// The same without tables dropped by now: their rows are shown to nobody any more, as with a query.
+pub(super) fn live_tables_at(
+    state: &VnodeState,
+    version: Version,
+    uids: &[TableUid],
+) -> Vec<Option<RunTable>> {
+    let is_live = |uid: &TableUid| state.tables.get(*uid).is_some();
+    let tables = tables_at(state, version, uids).into_iter().zip(uids);
+    tables.map(|(table, uid)| table.filter(|_| is_live(uid))).collect()
+}
+
 /// One row a table with the tags and names that a condition asks for.
 pub(super) fn label_batch(
     tables: &[&RunTable],

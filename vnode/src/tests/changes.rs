@@ -1,4 +1,4 @@
-use model::Code;
+use model::{Code, ColumnStorage, Compression, Encoding};
 
 use super::*;
 
@@ -229,6 +229,11 @@ async fn a_normal_table_changes_its_schema() {
     let modify = |n| TableChange::ModifyColumn { name: "s".into(), data_type: varchar(n) };
     assert_eq!(alter(modify(4)).await.unwrap_err(), Code::AlterLength);
     alter(modify(9)).await.unwrap();
+    let storage = |storage| TableChange::ModifyStorage { name: "s".into(), storage };
+    let zlib = ColumnStorage { compression: Some(Compression::Zlib), ..ColumnStorage::default() };
+    alter(storage(zlib)).await.unwrap();
+    let simple = ColumnStorage { encoding: Some(Encoding::Simple8b), ..ColumnStorage::default() };
+    assert_eq!(alter(storage(simple)).await.unwrap_err(), Code::InvalidEncoding);
     let drop = |name: &str| TableChange::DropColumn { name: name.into() };
     assert_eq!(alter(drop("ts")).await.unwrap_err(), Code::AlterTimestamp);
     assert_eq!(alter(drop("s")).await.unwrap_err(), Code::NothingLeft);
@@ -239,7 +244,8 @@ async fn a_normal_table_changes_its_schema() {
     let model::TableKind::Normal { schema } = vnode.table("n").unwrap().kind.clone() else {
         panic!("normal")
     };
-    assert_eq!((schema.version.0, schema.columns[1].name.as_str()), (3, "text"));
+    assert_eq!((schema.version.0, schema.columns[1].name.as_str()), (4, "text"));
+    assert_eq!(schema.columns[1].compression, Some(Compression::Zlib));
     assert_eq!(schema.columns[1].data_type, varchar(9));
     vnode.close().await.unwrap();
 }

@@ -1,4 +1,4 @@
-use model::{CacheModel, DataType, DatabaseOptions, Precision};
+use model::{CacheModel, ColumnStorage, Compression, DataType, DatabaseOptions, Level, Precision};
 
 use super::*;
 use crate::ast::{
@@ -158,6 +158,10 @@ fn create_table_rules() {
         ("CREATE TABLE q (ts TIMESTAMP,v INT ENCODE 'foo')", Code::InvalidEncoding),
         ("CREATE TABLE information_schema.q (ts TIMESTAMP,v INT)", Code::InvalidOperation),
         ("ALTER STABLE m ADD COLUMN j JSON", Code::OnlyTagJson),
+        ("ALTER STABLE m ADD TAG j JSON", Code::JsonTagOnly),
+        ("CREATE TABLE q (ts TIMESTAMP,v INT ENCODE 'delta-i')", Code::InvalidEncoding),
+        ("CREATE TABLE q (ts TIMESTAMP,v INT COMPRESS 'tsz')", Code::InvalidCompression),
+        ("CREATE TABLE q (ts TIMESTAMP,v VARBINARY(0))", Code::ColumnLength),
         ("ALTER STABLE m RENAME COLUMN i j", Code::InvalidAlter),
     ] {
         assert_eq!(refused(sql).0, code, "{sql}");
@@ -174,9 +178,7 @@ fn create_table_rules() {
     }
     for (sql, construct) in [
         ("CREATE TABLE q (ts TIMESTAMP,v INT PRIMARY KEY)", "composite key"),
-        ("CREATE TABLE q (ts TIMESTAMP,v GEOMETRY(64))", "type GEOMETRY"),
         ("CREATE TABLE q (ts TIMESTAMP,v DECIMAL(10,2))", "type DECIMAL"),
-        ("CREATE STABLE q (ts TIMESTAMP,v INT) TAGS(j JSON)", "type JSON"),
         ("CREATE STABLE q (ts TIMESTAMP,v INT) TAGS(g INT) KEEP 10d", "KEEP of a super table"),
         ("CREATE TABLE USING m (tbname, g) FILE 'x.csv'", "CREATE TABLE USING .. FILE"),
     ] {
@@ -185,7 +187,7 @@ fn create_table_rules() {
 }
 
 fn tag(text: &str, quoted: bool) -> TagLiteral {
-    TagLiteral { text: text.into(), quoted }
+    TagLiteral { text: text.into(), quoted, hex: false }
 }
 
 #[test]
@@ -227,10 +229,21 @@ fn alter_and_drop_tables() {
         change("ALTER TABLE m MODIFY COLUMN v VARCHAR(20)").1,
         AlterTable::ModifyColumn { name: "v".into(), data_type: DataType::Varchar(20) }
     );
+    let storage =
+        ColumnStorage { compression: Some(Compression::Zlib), level: Some(Level::High), encoding: None };
+    assert_eq!(
+        change("ALTER TABLE m MODIFY COLUMN v COMPRESS 'zlib' LEVEL 'h'").1,
+        AlterTable::ModifyStorage { name: "v".into(), storage }
+    );
     assert_eq!(
         change("ALTER TABLE c SET TAG t1=1, `T 2` = 'x'").1,
         AlterTable::SetTags(vec![("t1".into(), tag("1", false)), ("T 2".into(), tag("x", true))])
     );
+    let AlterTable::SetTags(tags) = change(r"ALTER TABLE c SET TAG b = '\x0A', s = 'x0A'").1 else {
+        panic!()
+    };
+    assert_eq!([tags[0].1.hex, tags[1].1.hex], [true, false]);
+    assert_eq!([tags[0].1.text.as_str(), tags[1].1.text.as_str()], ["x0A", "x0A"]);
     assert!(
         matches!(change("ALTER TABLE c COMMENT 'x' TTL 5").1, AlterTable::Options(o) if o.ttl_days == Some(5))
     );

@@ -162,7 +162,7 @@ fn what_is_not_built_says_its_name_and_place() {
         ("SELECT 1 FROM t WHERE a > ALL (SELECT 1)", "ANY, SOME and ALL (subquery)"),
         ("SELECT sum(v) OVER (ORDER BY ts) FROM t", "OVER (window function)"),
         ("SELECT * FROM t WHERE a = ?", "? outside a prepared statement"),
-        ("SELECT CAST(a AS VARBINARY(8)) FROM t", "type VARBINARY"),
+        ("SELECT CAST(a AS VARBINARY(8)) FROM t", "CAST to VARBINARY"),
     ] {
         assert_eq!(unsupported(sql), construct, "{sql}");
     }
