@@ -8,6 +8,7 @@ mod output;
 mod serve_args;
 mod sql;
 mod subscribe;
+mod verify;
 mod wal;
 
 use std::process::ExitCode;
@@ -21,6 +22,7 @@ pub use output::Format;
 pub use serve_args::{BenchArgs, BenchCommand, DemoArgs, ServeArgs, TopicKindArg, WriteMode, WriteOrder};
 pub use sql::SqlArgs;
 pub use subscribe::SubscribeArgs;
+pub use verify::VerifyArgs;
 pub use wal::WalArgs;
 
 /// A time-series database whose write-ahead log is also its message queue.
@@ -65,6 +67,9 @@ enum Command {
     /// Look into log segments
     #[command(disable_help_flag = true)]
     Wal(WalArgs),
+    /// Check everything below a data directory against its checksums: logs and data files
+    #[command(disable_help_flag = true)]
+    Verify(VerifyArgs),
 }
 
 /// Stack of each worker thread. Only what is used takes memory.
@@ -116,6 +121,7 @@ async fn run(command: Command) -> model::Result<ExitCode> {
         Command::Demo(args) => crate::demo::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => crate::bench::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Wal(args) => wal::run(&args),
+        Command::Verify(args) => verify::run(&args),
     }
 }
 
@@ -139,9 +145,19 @@ mod tests {
         let cli = parse("tidemark sql -h db:7000 -u ann -p secret -d power").unwrap();
         let Command::Sql(args) = cli.command else { panic!("not sql") };
         assert_eq!((args.connect.host.as_str(), args.connect.user.as_str()), ("db:7000", "ann"));
-        for command in
-            ["", "serve", "sql", "subscribe", "import", "demo", "bench", "bench write", "wal", "wal verify"]
-        {
+        for command in [
+            "",
+            "serve",
+            "sql",
+            "subscribe",
+            "import",
+            "demo",
+            "bench",
+            "bench write",
+            "wal",
+            "wal verify",
+            "verify",
+        ] {
             let error = parse(&format!("tidemark {command} --help")).unwrap_err();
             assert_eq!(error.exit_code(), 0, "{command}: {error}");
             let text = error.to_string();
@@ -167,6 +183,7 @@ mod tests {
             "wal verify p",
             "wal dump p",
             "wal repair p",
+            "verify p",
         ] {
             parse(&format!("tidemark {line}")).unwrap_or_else(|e| panic!("{line}: {e}"));
         }

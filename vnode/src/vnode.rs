@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use wal::Disk;
 
 use crate::checkpoint::{Checkpoints, Loading};
+use crate::compaction::{self, Compactor};
 use crate::maintenance::{self, Pressure};
 use crate::propose::{
     self, CommitRequest, CreateTable, DeleteOutcome, DeleteRequest, DropTable, Flight, OwnerChange, Proposer,
@@ -119,6 +120,7 @@ pub struct Vnode {
     pub(crate) closing: watch::Sender<bool>,
     maintenance: Mutex<Option<JoinHandle<()>>>,
     pressure: Pressure,
+    pub(crate) compactor: Compactor,
 }
 
 impl Vnode {
@@ -168,7 +170,9 @@ impl Vnode {
             closing: watch::Sender::new(false),
             maintenance: Mutex::new(None),
             pressure: Pressure::default(),
+            compactor: Compactor::default(),
         });
+        compaction::start(&vnode);
         let task = tokio::spawn(maintenance::run(Arc::downgrade(&vnode), vnode.pressure.flush_wanted()));
         *vnode.maintenance.lock() = Some(task);
         Ok(vnode)
@@ -403,6 +407,7 @@ impl Vnode {
     pub async fn flush(&self) -> Result<()> {
         let flushed = self.checkpoints.flush(self).await;
         self.pressure.flushed();
+        self.compactor.want();
         flushed
     }
 
@@ -427,6 +432,7 @@ impl Vnode {
             self.pressure.want_maintenance();
             let _ended = task.await;
         }
+        self.compactor.end().await;
         let flushed = if self.group.failure().is_none() { self.flush().await } else { Ok(()) };
         let closed = self.group.close().await;
         flushed.and(closed)
@@ -441,6 +447,7 @@ impl Vnode {
             self.pressure.want_maintenance();
             let _ended = task.await;
         }
+        self.compactor.end().await;
         if let Err(error) = self.group.close().await {
             tracing::debug!(vgroup = %self.vgroup, %error, "a dropped shard did not close cleanly");
         }

@@ -62,8 +62,6 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["GRANT"], "GRANT"),
     (&["REVOKE"], "REVOKE"),
     (&["RELOAD", "TOPIC"], "RELOAD TOPIC"),
-    (&["COMPACT"], "COMPACT"),
-    (&["TRIM", "DATABASE"], "TRIM DATABASE"),
     (&["ROLLUP", "DATABASE"], "ROLLUP DATABASE"),
     (&["SCAN", "DATABASE"], "SCAN DATABASE"),
     (&["S3MIGRATE"], "S3MIGRATE"),
@@ -71,7 +69,6 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["KILL", "CONNECTION"], "KILL CONNECTION"),
     (&["KILL", "QUERY"], "KILL QUERY"),
     (&["KILL", "TRANSACTION"], "KILL TRANSACTION"),
-    (&["KILL", "COMPACT"], "KILL COMPACT"),
     (&["BALANCE", "VGROUP"], "BALANCE VGROUP"),
     (&["REDISTRIBUTE", "VGROUP"], "REDISTRIBUTE VGROUP"),
     (&["SPLIT", "VGROUP"], "SPLIT VGROUP"),
@@ -113,6 +110,13 @@ impl Parser<'_> {
                 self.bump();
                 self.expect_word("DATABASE")?;
                 self.name(NameKind::Database).map(Statement::FlushDatabase)
+            }
+            "COMPACT" => self.compact(),
+            "TRIM" => self.trim_database(),
+            "KILL" => {
+                self.bump();
+                self.expect_word("COMPACT")?;
+                self.integer().map(Statement::KillCompact)
             }
             "DESCRIBE" | "DESC" => {
                 self.bump();

@@ -156,6 +156,8 @@ impl Engine {
             "information_schema.ins_subscriptions" => self.ins_subscriptions(),
             "information_schema.ins_users" => self.ins_users(),
             "information_schema.ins_variables" => self.ins_variables(),
+            "information_schema.ins_compacts" => self.ins_compacts(),
+            "information_schema.ins_compact_details" => self.ins_compact_details(),
             "performance_schema.perf_consumers" => self.perf_consumers(),
             _ => {
                 return Err(Error::text(

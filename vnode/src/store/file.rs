@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use model::{Code, ColumnId, Error, Result};
@@ -20,6 +20,14 @@ use super::format::{FIELD_PRESENCE, FIELD_TBNAME};
 use super::manifest::FileMeta;
 use super::table_index::{self, TableIndex};
 
+/// Compares a file in `dir` with what a manifest says of it, length, footer and all of its content. Blocks for long.
+///
+/// # Errors
+/// `Damaged` with what is wrong, or the disk's.
+pub fn verify_file(disk: &Arc<dyn Disk>, dir: &Path, meta: &FileMeta) -> Result<()> {
+    DataFile::new(Arc::clone(disk), dir, meta.clone()).verify()
+}
+
 /// A file that the manifest names, or named until a moment ago.
 #[derive(Debug)]
 pub(super) struct DataFile {
@@ -27,13 +35,22 @@ pub(super) struct DataFile {
     path: PathBuf,
     disk: Arc<dyn Disk>,
     open: Mutex<Option<Arc<OpenFile>>>,
+    /// What is wrong with its content, once somebody found out. It does not get better: nobody reads it again.
+    damage: OnceLock<Error>,
     obsolete: AtomicBool,
 }
 
 impl DataFile {
     pub(super) fn new(disk: Arc<dyn Disk>, dir: &Path, meta: FileMeta) -> Self {
         let path = dir.join(&meta.name);
-        Self { meta, path, disk, open: Mutex::new(None), obsolete: AtomicBool::new(false) }
+        Self {
+            meta,
+            path,
+            disk,
+            open: Mutex::new(None),
+            damage: OnceLock::new(),
+            obsolete: AtomicBool::new(false),
+        }
     }
 
     /// Looks whether the file is there, as long as it was, with the footer it had: what can be told without reading it
@@ -56,6 +73,31 @@ impl DataFile {
             return Err(damaged(&self.path, "footer fails its checksum"));
         }
         Ok(())
+    }
+
+    /// As [`check`](Self::check), but damage is only noted: it takes out the file's time range and nothing else.
+    pub(super) fn check_at_start(&self) -> Result<()> {
+        self.noted(self.check()).or_else(|e| if e.code() == Code::Damaged { Ok(()) } else { Err(e) })
+    }
+
+    /// What is known to be wrong with it.
+    pub(super) fn damage(&self) -> Option<&Error> {
+        self.damage.get()
+    }
+
+    fn noted<T>(&self, outcome: Result<T>) -> Result<T> {
+        outcome.map_err(|error| {
+            if error.code() != Code::Damaged {
+                return error;
+            }
+            let (first, last) = (self.meta.first_tick, self.meta.last_tick_inclusive);
+            let error = self.damage.get_or_init(|| {
+                tracing::error!(path = %self.path.display(), first, last, %error, "a data file is damaged: its time range cannot be read");
+                Error::with(Code::Damaged, format!("{}; no rows from {first} to {last} (ticks) can be read", error.message()))
+                    .hint("restore the file from a copy and start again; other times are not concerned")
+            });
+            error.clone()
+        })
     }
 
     /// Reads the whole file and compares its checksum.
@@ -87,8 +129,11 @@ impl DataFile {
         if let Some(file) = &*open {
             return Ok(Arc::clone(file));
         }
-        self.verify()?;
-        let file = Arc::new(OpenFile::read(&*self.disk, &self.path, &self.meta)?);
+        if let Some(error) = self.damage() {
+            return Err(error.clone());
+        }
+        let read = self.verify().and_then(|()| OpenFile::read(&*self.disk, &self.path, &self.meta));
+        let file = Arc::new(self.noted(read)?);
         *open = Some(Arc::clone(&file));
         Ok(file)
     }

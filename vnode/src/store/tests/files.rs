@@ -142,7 +142,12 @@ fn tables_and_times_are_read_from_their_pages() {
     let f = fixture.catalogue.id("f");
     let long = 10_000_000;
     fixture.store = Store::new(
-        StoreOptions { dir: fixture.dir.path().to_owned(), precision: Precision::Ms, duration_ticks: long },
+        StoreOptions {
+            dir: fixture.dir.path().to_owned(),
+            precision: Precision::Ms,
+            duration_ticks: long,
+            levels: CompressionLevels::default(),
+        },
         Arc::new(StdDisk),
         Manifest::default(),
     )

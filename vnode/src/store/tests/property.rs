@@ -70,6 +70,7 @@ impl World {
                 76..84 => self.freeze(),
                 84..92 => self.install(),
                 92..95 => self.restart(),
+                95..98 => self.compact(),
                 _ => {}
             }
             self.compare();
@@ -208,6 +209,39 @@ impl World {
         let manifest = self.fixture.store.manifest();
         self.fixture.store.manifest_saved(&manifest);
         self.saved = (manifest, job.last_version());
+    }
+
+    /// Merges some files of what is durable; the process may end at each step, and the log goes on meanwhile.
+    fn compact(&mut self) {
+        let scope = match self.rng.random_range(0..3) {
+            0 => CompactionScope::Worthwhile,
+            1 => CompactionScope::All(self.range()),
+            _ => CompactionScope::All(TimeRange::ALL),
+        };
+        let mut from = None;
+        while let Some(job) = self.fixture.store.compaction(self.saved.1, scope, from) {
+            from = job.place();
+            let outcome = job.run(&self.fixture.catalogue, &CompactionProgress::default()).unwrap();
+            match self.rng.random_range(0..10) {
+                0 => return self.restart(),
+                1 => self.write(),
+                2 => self.delete(),
+                3 => self.replace_table(),
+                4 => self.change_schema(),
+                5 => self.freeze(),
+                6 => self.install(),
+                _ => {}
+            }
+            // A restart on the way leaves the result to nobody: its inputs are other files now.
+            let installed = self.fixture.store.install_compaction(outcome.unwrap());
+            self.compare();
+            if !installed || self.rng.random_bool(0.2) {
+                return self.restart();
+            }
+            let manifest = self.fixture.store.manifest_at(self.saved.1, self.saved.0.clone());
+            self.fixture.store.manifest_saved(&manifest);
+            self.saved.0 = manifest;
+        }
     }
 
     fn restart(&mut self) {
