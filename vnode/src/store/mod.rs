@@ -9,6 +9,7 @@
 //! columns ([`output`]), and end in a file ([`flush`], [`compaction`], both through [`bucket_rows`] and [`writer`]) or a
 //! stream ([`scan`], [`stream`]). Which files become one [`compaction_plan`] says. What is on disk is fixed by [`format`], [`table_index`] and [`manifest`], and drawn in docs/data-files.md.
 
+mod blocks;
 mod bucket_rows;
 mod compaction;
 mod compaction_plan;

@@ -14,6 +14,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::TypePtr;
 use wal::disk::{Disk, DiskFile};
 
+use super::blocks::{self, BlockWriter};
 use super::encoding::{base_properties, choose, column_writers, parquet_root};
 use super::error::io_error;
 use super::file::parquet_error;
@@ -50,6 +51,7 @@ pub(super) struct FileWriter {
     file: SerializedFileWriter<Sink>,
     group: Option<Group>,
     tables: TableIndex,
+    blocks: BlockWriter,
     partial: bool,
 }
 
@@ -94,8 +96,20 @@ impl FileWriter {
             Ok((root, file))
         };
         let (root, file) = parquet().map_err(|e| parquet_error(&temporary.path, e))?;
-        let tables = TableIndex::default();
-        Ok(Self { disk, head, temporary, path, schema, root, file, group: None, tables, partial: false })
+        let (tables, blocks) = (TableIndex::default(), BlockWriter::new(&schema));
+        Ok(Self {
+            disk,
+            head,
+            temporary,
+            path,
+            schema,
+            root,
+            file,
+            group: None,
+            tables,
+            blocks,
+            partial: false,
+        })
     }
 
     /// Appends rows, which follow those before in order of table, then time. `columns` are those of the schema.
@@ -116,6 +130,7 @@ impl FileWriter {
             }
             start = run.end;
         }
+        self.blocks.push(columns, ticks, runs);
         self.write_columns(columns, ticks.len()).map_err(|e| self.error(e))
     }
 
@@ -165,16 +180,25 @@ impl FileWriter {
         }
     }
 
+    /// Puts bytes behind the row groups; the footer says where under `key`: `offset,length,crc32` and what `more` says.
+    fn append(&mut self, key: &str, bytes: &[u8], more: &str) -> Result<()> {
+        let offset = self.file.bytes_written();
+        self.file.write_all(bytes).map_err(|e| io_error("writing", &self.temporary.path, e))?;
+        let place = format!("{offset},{},{}{more}", bytes.len(), crc32fast::hash(bytes));
+        self.file.append_key_value_metadata(KeyValue::new(key.to_owned(), place));
+        Ok(())
+    }
+
     /// Completes the file, makes it durable and gives it its name. The directory is the caller's to sync.
     pub(super) fn finish(mut self) -> Result<FileMeta> {
         if let Some(group) = self.group.take() {
             self.close_group(group).map_err(|e| self.error(e))?;
         }
         let index = self.tables.encode()?;
-        let offset = self.file.bytes_written();
-        let place = format!("{offset},{},{}", index.len(), crc32fast::hash(&index));
-        self.file.write_all(&index).map_err(|e| io_error("writing", &self.temporary.path, e))?;
-        self.file.append_key_value_metadata(KeyValue::new(table_index::KEY.to_owned(), place));
+        self.append(table_index::KEY, &index, "")?;
+        let blocks = std::mem::take(&mut self.blocks).finish();
+        let counts = format!(",{},{}", blocks.blocks.len(), blocks.columns.len());
+        self.append(blocks::KEY, &blocks.encode()?, &counts)?;
         self.file.finish().map_err(|e| self.error(e))?;
         // What was buffered has to reach the sink before it can be asked for its checksum.
         self.file.flush().map_err(|e| io_error("writing", &self.temporary.path, e))?;

@@ -292,6 +292,7 @@ impl World {
         assert_eq!(found, expected, "order {order:?} time {time:?} columns {columns:?}");
         self.compare_limit(plan, &expected);
         self.compare_count(&wanted, time, expected.len());
+        self.compare_sums(&wanted, time);
     }
 
     fn compare_limit(&mut self, mut plan: ScanPlan, expected: &[Row]) {
@@ -303,6 +304,44 @@ impl World {
             ScanOrder::Any => assert_eq!(found.len(), limit.min(expected.len())),
             _ => assert_eq!(found, expected[..limit.min(expected.len())]),
         }
+    }
+
+    /// What is summed up and what is not come to all rows together, each once.
+    fn compare_sums(&self, wanted: &[TableUid], time: TimeRange) {
+        let Some((_, column)) = self.fixture.catalogue.schema.column("i") else { return };
+        let mut plan = self.fixture.plan(&[column.id]);
+        plan.order = ScanOrder::Any;
+        plan.time = time;
+        plan.tables = Selection::listed(wanted.iter().map(|table| selected(*table)).collect());
+        let mut found: BTreeMap<String, (u64, i64)> = BTreeMap::new();
+        let snapshot = self.fixture.store.snapshot();
+        let mut scan = Scan::new(plan.clone(), snapshot.inputs(&plan));
+        let blocks = Arc::default();
+        scan.sum(&[column.id], Arc::clone(&blocks));
+        while let Some(batch) = scan.next_batch().unwrap() {
+            for (name, _, cells) in rows(&[batch]) {
+                let sum = found.entry(name).or_default();
+                sum.0 += 1;
+                sum.1 += if let Cell::Int(v) = cells[0] { i64::from(v) } else { 0 };
+            }
+        }
+        for some in blocks.lock().iter() {
+            for (at, count) in some.rows.iter().enumerate() {
+                let Cell::Text(name) = cell(some.labels.column(0), at) else { panic!("no name") };
+                let (sum, of) = (found.entry(name).or_default(), some.sums[0][at]);
+                sum.0 += count;
+                sum.1 += if of.count > 0 { of.sum.cast_signed() } else { 0 };
+            }
+        }
+        let mut expected: BTreeMap<String, (u64, i64)> = BTreeMap::new();
+        for ((table, ts), row) in &self.model.rows {
+            if wanted.contains(table) && time.contains(*ts) {
+                let sum = expected.entry(name_of(*table)).or_default();
+                sum.0 += 1;
+                sum.1 += if let Some(Cell::Int(v)) = row.get(&column.id) { i64::from(*v) } else { 0 };
+            }
+        }
+        assert_eq!(found, expected, "time {time:?}");
     }
 
     /// Without any column, rows are merely counted.
