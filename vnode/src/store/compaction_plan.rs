@@ -19,9 +19,6 @@ use super::file::DataFile;
 const FILES_MAX: usize = 32;
 /// Files of a bucket that is still being written to before they are merged.
 const FILES_MIN: usize = 4;
-/// An older file takes part as long as it is no larger than this many times what is merged already. Rows are written
-/// again once for each time that their bucket grows by about this factor.
-const GROWTH: u64 = 3;
 /// Bytes of one merge that nobody asked for. Larger files stay as they are until COMPACT.
 const BYTES_MAX: u64 = 4 << 30;
 /// One in this many of a file's rows may be hidden by DELETEs before it is written again.
@@ -105,14 +102,16 @@ impl<'a> Planner<'a> {
 fn worthwhile(held: &[&Arc<DataFile>], deletions: &Deletions, is_newest: bool) -> Option<(usize, usize)> {
     // A bucket that time has passed gets no more files as a rule: two are merged, where the newest waits for more.
     let files_min = if is_newest { FILES_MIN } else { 2 };
-    let (mut start, mut bytes) = (held.len(), 0u64);
+    let (mut start, mut bytes, mut rows) = (held.len(), 0u64, 0u64);
     for (at, file) in held.iter().enumerate().rev() {
-        let size = file.meta.bytes;
-        let alike = bytes == 0 || size <= bytes.saturating_mul(GROWTH);
-        if !alike || bytes.saturating_add(size) > BYTES_MAX || held.len() - at > FILES_MAX {
+        bytes = bytes.saturating_add(file.meta.bytes);
+        // No more rows than are merged already: then rows are written again once for each time that their bucket doubles.
+        // Bytes would not tell, as small files have more of them than their rows need.
+        let alike = rows == 0 || file.meta.rows <= rows;
+        if !alike || bytes > BYTES_MAX || held.len() - at > FILES_MAX {
             break;
         }
-        (start, bytes) = (at, bytes + size);
+        (start, rows) = (at, rows + file.meta.rows);
     }
     if held.len() - start >= files_min {
         return Some((start, held.len()));

@@ -186,7 +186,7 @@ fn every_row_is_as_it_was_whichever_call_was_the_last() {
                 crashes += 1;
             }
         }
-        assert!(crashes > 100, "{crashes}");
+        assert!(crashes >= 50, "{crashes}");
     }
 }
 
