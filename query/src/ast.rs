@@ -55,6 +55,12 @@ pub enum Statement {
     Use(String),
     /// FLUSH DATABASE
     FlushDatabase(String),
+    /// TRIM DATABASE
+    TrimDatabase(String),
+    /// COMPACT DATABASE or COMPACT VGROUPS
+    Compact(Compact),
+    /// KILL COMPACT
+    KillCompact(u64),
     /// CREATE STABLE, or CREATE TABLE with TAGS
     CreateStable {
         /// IF NOT EXISTS
@@ -393,6 +399,30 @@ pub enum Show {
     Users,
     UserPrivileges,
     Variables { like: Option<String> },
+    Compacts,
+    Compact(u64),
+}
+
+/// What COMPACT merges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compact {
+    /// Database; `None` for the current one.
+    pub database: Option<String>,
+    /// VGROUPS IN; `None` for all.
+    pub vgroups: Option<Vec<u64>>,
+    /// START WITH
+    pub start: Option<TimeText>,
+    /// END WITH
+    pub end: Option<TimeText>,
+}
+
+/// A time as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimeText {
+    /// Without quotes.
+    pub text: String,
+    /// Whether it stood in quotes.
+    pub quoted: bool,
 }
 
 /// SHOW NORMAL TABLES or SHOW CHILD TABLES.

@@ -6,9 +6,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use arrow::record_batch::RecordBatch;
 use arrow_schema::SchemaRef;
 use datafusion::physical_plan::{PhysicalExpr, SendableRecordBatchStream};
 use model::{ColumnId, DatabaseInfo, Result, StableInfo, TableInfo, TableUid, Version};
+use parking_lot::Mutex;
 
 /// A table that a query names, with everything the planner needs to know of it.
 #[derive(Clone, Debug)]
@@ -40,7 +42,7 @@ pub enum RelationKind {
         /// `information_schema.ins_topics` and so on.
         name: String,
         /// All rows.
-        batch: arrow::record_batch::RecordBatch,
+        batch: RecordBatch,
     },
 }
 
@@ -65,8 +67,76 @@ pub trait Shard: Send + Sync + fmt::Debug {
     /// without rows older than KEEP.
     fn scan(&self, request: ScanRequest) -> Result<SendableRecordBatchStream>;
 
+    /// As [`scan`](Self::scan), for aggregates: blocks of rows of which it knows what `columns` come to need not be among
+    /// the rows. A shard that knows of none gives all rows, as here.
+    fn scan_summed(&self, request: ScanRequest, _columns: &[ColumnId]) -> Result<SummedScan> {
+        Ok(SummedScan { rows: self.scan(request)?, blocks: Arc::default() })
+    }
+
     /// Child tables of a super table that pass `filter`, with tags, in uid order.
     fn tables(&self, request: TableListRequest) -> Result<Vec<Arc<TableInfo>>>;
+}
+
+/// A scan of which some rows are summed up. Each row is either among the rows or in one of the blocks.
+pub struct SummedScan {
+    /// Rows.
+    pub rows: SendableRecordBatchStream,
+    /// Complete once `rows` has come to its end.
+    pub blocks: Arc<Mutex<Vec<SummedBlocks>>>,
+}
+
+impl fmt::Debug for SummedScan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SummedScan").finish_non_exhaustive()
+    }
+}
+
+/// Blocks of rows that are summed up, each of one table.
+#[derive(Clone, Debug)]
+pub struct SummedBlocks {
+    /// One row a block, with the columns of the request: tags and name of its table, NULL for data columns.
+    pub labels: RecordBatch,
+    /// Rows of each block.
+    pub rows: Vec<u64>,
+    /// For each of the columns that were asked for, what it comes to in each block.
+    pub sums: Vec<Vec<BlockSum>>,
+}
+
+/// What the values of one column come to in one block of rows. Values are 64 bits: of an `i64` for signed integers, of a
+/// `u64` for unsigned ones, of an `f64` for floats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockSum {
+    /// Values that are not NULL; the others mean nothing where it is 0.
+    pub count: u64,
+    /// Their sum; that of integers wraps.
+    pub sum: u64,
+    /// Least.
+    pub min: u64,
+    /// Largest.
+    pub max: u64,
+    /// Of the earliest row that has a value.
+    pub first: u64,
+    /// Of the latest row that has one.
+    pub last: u64,
+}
+
+impl BlockSum {
+    /// No value at all.
+    pub const EMPTY: Self = Self { count: 0, sum: 0, min: 0, max: 0, first: 0, last: 0 };
+    /// Nobody knows.
+    pub const UNKNOWN: Self = Self { count: u64::MAX, ..Self::EMPTY };
+
+    /// Whether it says anything.
+    #[must_use]
+    pub const fn is_known(&self) -> bool {
+        self.count != u64::MAX
+    }
+
+    /// Its numbers in the order of the fields.
+    #[must_use]
+    pub const fn numbers(&self) -> [u64; 6] {
+        [self.count, self.sum, self.min, self.max, self.first, self.last]
+    }
 }
 
 /// What to read.

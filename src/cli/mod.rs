@@ -8,6 +8,7 @@ mod output;
 mod serve_args;
 mod sql;
 mod subscribe;
+mod verify;
 mod wal;
 
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ pub use serve_args::{
 };
 pub use sql::SqlArgs;
 pub use subscribe::SubscribeArgs;
+pub use verify::VerifyArgs;
 pub use wal::WalArgs;
 
 /// A time-series database whose write-ahead log is also its message queue.
@@ -67,6 +69,9 @@ enum Command {
     /// Look into log segments
     #[command(disable_help_flag = true)]
     Wal(WalArgs),
+    /// Check everything below a data directory against its checksums: logs and data files
+    #[command(disable_help_flag = true)]
+    Verify(VerifyArgs),
 }
 
 /// Stack of each worker thread; a statement may nest 128 levels deep, and what walks its plan recurses. Only what is
@@ -116,6 +121,7 @@ async fn run(command: Command) -> model::Result<ExitCode> {
         Command::Demo(args) => crate::demo::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => crate::bench::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Wal(args) => wal::run(&args),
+        Command::Verify(args) => verify::run(&args),
     }
 }
 
@@ -155,6 +161,7 @@ mod tests {
             "wal verify",
             "wal dump",
             "wal repair",
+            "verify",
         ] {
             let error = parse(&format!("tidemark {command} --help")).unwrap_err();
             assert_eq!(error.exit_code(), 0, "{command}: {error}");
@@ -183,6 +190,7 @@ mod tests {
             "wal verify p",
             "wal dump p",
             "wal repair p",
+            "verify p",
         ] {
             parse(&format!("tidemark {line}")).unwrap_or_else(|e| panic!("{line}: {e}"));
         }

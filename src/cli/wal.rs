@@ -123,14 +123,21 @@ fn failed(error: WalError) -> Error {
 
 /// Prints a line for each segment; whether all are intact.
 fn verify(disk: &Arc<dyn Disk>, path: &Path, out: &mut impl Write) -> Result<bool> {
+    let intact = verify_segments(disk, path, out)?;
+    intact.ok_or_else(|| Error::text(Code::Io, format!("no log segments here: path={}", path.display())))
+}
+
+/// As [`verify`]; `None` if there is no segment.
+pub(super) fn verify_segments(
+    disk: &Arc<dyn Disk>,
+    path: &Path,
+    out: &mut impl Write,
+) -> Result<Option<bool>> {
     let reports = wal::verify(disk, path).map_err(failed)?;
-    if reports.is_empty() {
-        return Err(Error::text(Code::Io, format!("no log segments here: path={}", path.display())));
-    }
     for report in &reports {
         writeln!(out, "{}", line(report)).map_err(output_failed)?;
     }
-    Ok(!reports.iter().any(|report| report.state.is_bad()))
+    Ok((!reports.is_empty()).then(|| !reports.iter().any(|report| report.state.is_bad())))
 }
 
 fn line(report: &SegmentReport) -> String {

@@ -46,12 +46,27 @@ fn a_data_file_that_changed_is_not_read() {
         .find(|path| path.extension().is_some_and(|e| e == "parquet"))
         .expect("a data file");
     let intact = std::fs::read(&file).expect("the file");
-    for at in [10, 200, 700] {
+    let verify = |server: &Server| {
+        let output = tidemark().arg("verify").arg(server.data_dir()).output().expect("the command runs");
+        (output.status.code(), String::from_utf8(output.stdout).expect("UTF-8"))
+    };
+    let (status, text) = verify(&server);
+    assert!(status == Some(0) && text.contains(".parquet rows=300 tables=1"), "{text}");
+    // The footer, too: it is read when the server starts, which that does not stop.
+    for at in [10, 200, 700, intact.len() - 20] {
         std::fs::write(&file, &intact).expect("restored");
         flip(&file, at);
+        let (status, text) = verify(&server);
+        assert!(status == Some(1) && text.contains("checksum"), "byte {at}: {text}");
         server.start_again();
         let error = server.sql_error("SELECT * FROM d.n");
         assert!(error.contains("error[0x6f01]") && error.contains(".parquet"), "byte {at}: {error}");
+        // What is not in the file can be read and written.
+        let rows = server.sql(
+            "INSERT INTO d.n VALUES (1900000000000, 1, 'far'); SELECT v FROM d.n WHERE ts > 1800000000000; \
+             DELETE FROM d.n WHERE ts > 1800000000000",
+        );
+        assert!(rows.contains("v\n1"), "byte {at}: {rows}");
         server.kill();
     }
     std::fs::write(&file, &intact).expect("restored");

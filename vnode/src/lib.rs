@@ -10,6 +10,7 @@
 
 pub mod block;
 mod checkpoint;
+mod compaction;
 mod maintenance;
 pub mod propose;
 pub mod record;
@@ -17,12 +18,14 @@ mod scan;
 pub mod state;
 pub mod store;
 pub mod subscribe;
+mod verify;
 mod vnode;
 
 pub use propose::{
     CommitRequest, CreateTable, CreateTableKind, DeleteOutcome, DeleteRequest, DeleteTarget, DropTable,
     OwnerChange, StableDdl, TableChange, TopicDdl, WriteOutcome, WriteRequest,
 };
+pub use verify::{FileReport, verify_files};
 pub use vnode::{GroupOffsets, PendingWrite, Vnode, VnodeCounts, VnodeOptions, VnodePositions};
 
 #[cfg(test)]

@@ -10,7 +10,9 @@ use datafusion::physical_plan::SendableRecordBatchStream;
 use futures::TryStreamExt;
 use model::{Code, ColumnId, Error, Result, SchemaVersion, TableInfo, TableKind, TableUid, Version};
 use parking_lot::RwLock;
-use query::source::{ScanColumn, ScanOrder, ScanRequest, Shard, TableFilter, TableListRequest, TimeRange};
+use query::source::{
+    ScanColumn, ScanOrder, ScanRequest, Shard, SummedScan, TableFilter, TableListRequest, TimeRange,
+};
 
 use crate::propose::{DeletePlan, no_stable};
 use crate::state::{TableEntry, VnodeState};
@@ -24,6 +26,11 @@ impl Shard for Vnode {
     fn scan(&self, request: ScanRequest) -> Result<SendableRecordBatchStream> {
         let (snapshot, plan) = self.plan_scan(request)?;
         Ok(snapshot.scan(plan))
+    }
+
+    fn scan_summed(&self, request: ScanRequest, columns: &[ColumnId]) -> Result<SummedScan> {
+        let (snapshot, plan) = self.plan_scan(request)?;
+        Ok(snapshot.scan_summed(plan, columns))
     }
 
     fn tables(&self, request: TableListRequest) -> Result<Vec<Arc<TableInfo>>> {

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use wal::Disk;
 
 use crate::checkpoint::{Checkpoints, Loading};
+use crate::compaction::{self, Compactor};
 use crate::maintenance::{self, Pressure};
 use crate::propose::{
     self, CommitRequest, CreateTable, DeleteOutcome, DeleteRequest, DropTable, Flight, OwnerChange, Proposer,
@@ -120,6 +121,7 @@ pub struct Vnode {
     pub(crate) closing: watch::Sender<bool>,
     maintenance: Mutex<Option<JoinHandle<()>>>,
     pressure: Pressure,
+    pub(crate) compactor: Compactor,
 }
 
 impl Vnode {
@@ -170,7 +172,9 @@ impl Vnode {
             closing: watch::Sender::new(false),
             maintenance: Mutex::new(None),
             pressure: Pressure::default(),
+            compactor: Compactor::default(),
         });
+        compaction::start(&vnode);
         let task = tokio::spawn(maintenance::run(Arc::downgrade(&vnode), vnode.pressure.flush_wanted()));
         *vnode.maintenance.lock() = Some(task);
         Ok(vnode)
@@ -435,6 +439,7 @@ impl Vnode {
     pub async fn flush(&self) -> Result<()> {
         let flushed = self.checkpoints.flush(self).await;
         self.pressure.flushed();
+        self.compactor.want();
         flushed
     }
 
@@ -459,6 +464,7 @@ impl Vnode {
             self.pressure.want_maintenance();
             let _ended = task.await;
         }
+        self.compactor.end().await;
         let flushed = if self.group.failure().is_none() { self.flush().await } else { Ok(()) };
         let closed = self.group.close().await;
         flushed.and(closed)
@@ -473,6 +479,7 @@ impl Vnode {
             self.pressure.want_maintenance();
             let _ended = task.await;
         }
+        self.compactor.end().await;
         if let Err(error) = self.group.close().await {
             tracing::debug!(vgroup = %self.vgroup, %error, "a dropped shard did not close cleanly");
         }

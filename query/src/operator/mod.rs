@@ -5,5 +5,6 @@ pub(crate) mod node;
 pub(crate) mod partition;
 pub(crate) mod pushdown;
 pub(crate) mod scan;
+pub(crate) mod sums;
 
 pub use scan::table_batch;

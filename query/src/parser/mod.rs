@@ -11,6 +11,7 @@ mod options;
 mod query;
 mod show;
 mod statement;
+mod storage;
 mod table;
 mod topic;
 mod types;

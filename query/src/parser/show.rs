@@ -38,8 +38,6 @@ const UNSUPPORTED: &[&[&str]] = &[
     &["APPS"],
     &["TRANSACTIONS"],
     &["TRANSACTION"],
-    &["COMPACTS"],
-    &["COMPACT"],
     &["VIEWS"],
     &["TSMAS"],
     &["RSMAS"],
@@ -83,10 +81,14 @@ impl Parser<'_> {
             ("CONSUMERS", Show::Consumers),
             ("SUBSCRIPTIONS", Show::Subscriptions),
             ("USERS", Show::Users),
+            ("COMPACTS", Show::Compacts),
         ] {
             if self.take_word(words) {
                 return Ok(show);
             }
+        }
+        if self.take_word("COMPACT") {
+            return self.integer().map(Show::Compact);
         }
         if self.take_word("CREATE") {
             return self.show_create();

@@ -60,8 +60,6 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["ALTER", "VTABLE"], "ALTER VTABLE"),
     (&["ALTER", "ROLE"], "ALTER ROLE"),
     (&["RELOAD", "TOPIC"], "RELOAD TOPIC"),
-    (&["COMPACT"], "COMPACT"),
-    (&["TRIM", "DATABASE"], "TRIM DATABASE"),
     (&["ROLLUP", "DATABASE"], "ROLLUP DATABASE"),
     (&["SCAN", "DATABASE"], "SCAN DATABASE"),
     (&["S3MIGRATE"], "S3MIGRATE"),
@@ -69,7 +67,6 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["KILL", "CONNECTION"], "KILL CONNECTION"),
     (&["KILL", "QUERY"], "KILL QUERY"),
     (&["KILL", "TRANSACTION"], "KILL TRANSACTION"),
-    (&["KILL", "COMPACT"], "KILL COMPACT"),
     (&["BALANCE", "VGROUP"], "BALANCE VGROUP"),
     (&["REDISTRIBUTE", "VGROUP"], "REDISTRIBUTE VGROUP"),
     (&["SPLIT", "VGROUP"], "SPLIT VGROUP"),
@@ -111,6 +108,13 @@ impl Parser<'_> {
                 self.bump();
                 self.expect_word("DATABASE")?;
                 self.name(NameKind::Database).map(Statement::FlushDatabase)
+            }
+            "COMPACT" => self.compact(),
+            "TRIM" => self.trim_database(),
+            "KILL" => {
+                self.bump();
+                self.expect_word("COMPACT")?;
+                self.integer().map(Statement::KillCompact)
             }
             "DESCRIBE" | "DESC" => {
                 self.bump();

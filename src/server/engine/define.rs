@@ -40,6 +40,8 @@ impl Engine {
                 return Ok(Outcome::Use(name));
             }
             Statement::FlushDatabase(name) => self.flush(session, &name).await?,
+            Statement::TrimDatabase(name) => self.trim(session, &name).await?,
+            Statement::KillCompact(id) => self.kill_compact(session, id)?,
             Statement::CreateStable { if_not_exists, name, columns, tags, options } => {
                 self.create_stable(session, cx, if_not_exists, name, (columns, tags), options).await?;
             }
@@ -83,18 +85,10 @@ impl Engine {
             | Statement::Show(_)
             | Statement::Describe(_)
             | Statement::Delete { .. }
+            | Statement::Compact(_)
             | Statement::CreateTopic(_) => return Err(Error::internal("statement in the wrong place")),
         }
         Ok(Outcome::Done)
-    }
-
-    async fn flush(&self, session: &Session, name: &str) -> Result<()> {
-        self.may_write(session, name)?;
-        let catalog = self.mnode.catalog();
-        for &vgroup in &catalog.database(name)?.info.vgroups {
-            self.vnodes.get(vgroup)?.flush().await?;
-        }
-        Ok(())
     }
 
     async fn create_stable(

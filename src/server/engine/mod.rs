@@ -1,5 +1,6 @@
 //! The server's core: joins catalogue, shards and query engine, and runs statements.
 
+mod compact;
 mod convert;
 mod define;
 mod delete;
@@ -27,6 +28,8 @@ pub use statement::StatementContext;
 pub use vnodes::Vnodes;
 pub use write::{StartedWrite, WriteTarget};
 
+use compact::Compacts;
+
 use crate::server::clock::SystemClock;
 use crate::server::data_dir::DataDir;
 use crate::server::sessions::{Session, Sessions};
@@ -38,6 +41,7 @@ pub struct Engine {
     vnodes: Arc<Vnodes>,
     query: query::engine::Engine,
     sessions: Sessions,
+    compacts: Compacts,
     clock: Arc<SystemClock>,
     _data_dir: Arc<DataDir>,
 }
@@ -64,7 +68,8 @@ impl Engine {
         // From here on statements that a crash cut short are finished, and consumers are watched.
         mnode.start();
         let query = query::engine::Engine::new(&query::engine::EngineSettings::default())?;
-        Ok(Arc::new(Self { mnode, vnodes, query, sessions: Sessions::default(), clock, _data_dir: data_dir }))
+        let (sessions, compacts) = (Sessions::default(), Compacts::default());
+        Ok(Arc::new(Self { mnode, vnodes, query, sessions, compacts, clock, _data_dir: data_dir }))
     }
 
     /// Stops in order: no more decisions, then every shard flushed and synced.

@@ -121,6 +121,12 @@ impl Engine {
                     like.map_or_else(String::new, |like| format!(" where name like {}", quoted(&like)));
                 format!("select * from information_schema.ins_variables{filter} order by name")
             }
+            Show::Compacts => "select * from information_schema.ins_compacts order by compact_id".to_owned(),
+            Show::Compact(id) => {
+                format!(
+                    "select * from information_schema.ins_compact_details where compact_id = {id} order by vgroup_id"
+                )
+            }
             Show::CreateDatabase(name) => return self.show_create_database(&name),
             Show::CreateTable(name) | Show::CreateStable(name) => {
                 return self.show_create_table(session, cx, &name);

@@ -40,6 +40,7 @@ impl Engine {
             Statement::Show(show) => self.show(session, cx, show).await,
             Statement::Describe(name) => self.describe(session, cx, &name),
             Statement::Delete { table, filter } => self.delete(session, cx, &table, filter.as_ref()).await,
+            Statement::Compact(compact) => self.compact(session, cx, &compact),
             Statement::CreateTopic(topic) => self.create_topic(session, cx, topic).await,
             other => self.define(session, cx, other).await,
         }

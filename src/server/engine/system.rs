@@ -159,6 +159,8 @@ impl Engine {
             "information_schema.ins_users" => self.ins_users(),
             "information_schema.ins_user_privileges" => self.ins_user_privileges(session),
             "information_schema.ins_variables" => self.ins_variables(),
+            "information_schema.ins_compacts" => self.ins_compacts(),
+            "information_schema.ins_compact_details" => self.ins_compact_details(),
             "performance_schema.perf_consumers" => self.perf_consumers(),
             _ => {
                 let named = ObjectName { database: Some(database.to_owned()), name: table.to_owned() };

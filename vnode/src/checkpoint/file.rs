@@ -8,11 +8,15 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use model::{Code, Error, Result, SchemaVersion, TableSchema, TableUid, TopicId, Version};
+use redb::backends::InMemoryBackend;
 use redb::{
-    Database, DatabaseError, Key, ReadableDatabase, ReadableTable, TableDefinition, Value, WriteTransaction,
+    Database, DatabaseError, Key, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition, Value,
+    WriteTransaction,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use wal::Disk;
+use wal::disk::Access;
 
 use super::{Header, Snapshot};
 use crate::record::TopicDefinition;
@@ -64,6 +68,28 @@ impl CheckpointFile {
     /// Of the disk, or `Damaged` with the file's name.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let database = Database::create(path).map_err(|e: DatabaseError| failed(path, e))?;
+        Ok(Self { path: path.to_path_buf(), database })
+    }
+
+    /// Reads the file into memory and opens that: changes nothing, and minds no lock. What a server is writing just then
+    /// may look damaged.
+    ///
+    /// # Errors
+    /// Of the disk, or `Damaged` with the file's name.
+    pub(crate) fn copied(disk: &dyn Disk, path: &Path) -> Result<Self> {
+        let read = || -> std::io::Result<Vec<u8>> {
+            let file = disk.open(path, Access::Read)?;
+            let mut bytes = vec![0; usize::try_from(file.len()?).map_err(|_| ErrorKind::FileTooLarge)?];
+            file.read_at(&mut bytes, 0)?;
+            Ok(bytes)
+        };
+        let unreadable = |e| Error::with(Code::Io, format!("reading {}", path.display())).caused_by(e);
+        let bytes = read().map_err(unreadable)?;
+        let backend = InMemoryBackend::new();
+        let filled = backend.set_len(bytes.len() as u64).and_then(|()| backend.write(0, &bytes));
+        filled.map_err(|e| Error::internal("a copy in memory").caused_by(e))?;
+        let database = Database::builder().create_with_backend(backend);
+        let database = database.map_err(|e: DatabaseError| failed(path, e))?;
         Ok(Self { path: path.to_path_buf(), database })
     }
 

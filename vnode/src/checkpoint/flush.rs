@@ -2,17 +2,25 @@
 
 use std::sync::Arc;
 
-use model::{Code, Error, Result, TableSchema, TableUid};
+use model::{Code, Error, Result, TableSchema, TableUid, Version};
 use parking_lot::RwLock;
 use wal::Retention;
 
 use super::{Checkpoints, Header, Snapshot};
 use crate::state::{Dirty, VnodeState};
-use crate::store::{FlushJob, FlushOutcome, SchemaSource};
+use crate::store::{CompactionProgress, CompactionScope, FlushJob, FlushOutcome, Place, SchemaSource};
 use crate::vnode::{Vnode, blocking};
 
 /// How often taking a checkpoint is tried while the group applies records of its own beside ours.
 const TAKE_MAX: usize = 100;
+
+/// How a merge ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Compacted {
+    pub(crate) place: Place,
+    /// False if it was stopped, or its files went meanwhile.
+    pub(crate) merged: bool,
+}
 
 /// What was taken at one version.
 struct Taken {
@@ -28,6 +36,7 @@ impl Checkpoints {
         let applied = taken.header.raft.applied.map(|applied| applied.version);
         if applied == self.last() {
             vnode.state.write().still_dirty(taken.dirty);
+            self.swap_manifest(vnode).await?;
         } else {
             let Taken { header, snapshot, dirty } = taken;
             if let Err(e) = self.write(vnode, &mut jobs, header, snapshot).await {
@@ -37,7 +46,8 @@ impl Checkpoints {
             *self.last.lock() = applied;
         }
         vnode.group.roll().await?;
-        self.tick(vnode).await
+        self.retain(vnode).await?;
+        self.expire(vnode).await
     }
 
     async fn write(
@@ -76,17 +86,82 @@ impl Checkpoints {
     /// Log and data past their time.
     pub(crate) async fn tick(&self, vnode: &Vnode) -> Result<()> {
         vnode.group.roll_if_due().await?;
+        self.retain(vnode).await?;
+        let _jobs = self.flushing.lock().await;
+        self.expire(vnode).await
+    }
+
+    async fn retain(&self, vnode: &Vnode) -> Result<()> {
         let wal = vnode.database().options.wal;
         let retention = Retention { period_s: wal.retention_period_s, size_kb: wal.retention_size_kib };
         let retained = vnode.group.retain(retention).await?;
-        let first_kept = vnode.first_kept();
-        let mut state = vnode.state.write();
         if retained.segments > 0 {
             let (vgroup, first) = (vnode.vgroup(), retained.first);
             tracing::info!(%vgroup, segments = retained.segments, bytes = retained.bytes, %first, "log segments deleted");
-            state.prune(first);
+            vnode.state.write().prune(first);
         }
-        state.store.expire(first_kept);
+        Ok(())
+    }
+
+    /// Takes out files past KEEP. The caller holds `flushing`.
+    async fn expire(&self, vnode: &Vnode) -> Result<()> {
+        let first_kept = vnode.first_kept();
+        vnode.state.write().store.expire(first_kept);
+        self.swap_manifest(vnode).await
+    }
+
+    /// Merges the next files at `from` or behind it, of those that the checkpoint at `checkpoint` holds, which is the
+    /// last one or an earlier one. `None` if there are none.
+    pub(crate) async fn compact(
+        &self,
+        vnode: &Vnode,
+        (checkpoint, scope): (Version, CompactionScope),
+        from: Option<Place>,
+        progress: &Arc<CompactionProgress>,
+    ) -> Result<Option<Compacted>> {
+        let job = vnode.state.write().store.compaction(checkpoint, scope, from);
+        let Some((job, place)) = job.and_then(|job| job.place().map(|place| (job, place))) else {
+            return Ok(None);
+        };
+        let (files, rows) = (job.files(), job.rows());
+        let schemas = Schemas(Arc::clone(&vnode.state));
+        let outcome = blocking({
+            let progress = Arc::clone(progress);
+            move || job.run(&schemas, &progress)
+        })
+        .await?;
+        let Some(outcome) = outcome else { return Ok(Some(Compacted { place, merged: false })) };
+        let _jobs = self.flushing.lock().await;
+        let merged = vnode.state.write().store.install_compaction(outcome);
+        if merged {
+            self.swap_manifest(vnode).await?;
+            let (owner, bucket) = place;
+            tracing::info!(vgroup = %vnode.vgroup(), %owner, bucket, files, rows, "data files merged");
+        }
+        Ok(Some(Compacted { place, merged }))
+    }
+
+    /// Stores the checkpoint again with the files of now, where some of those that it names are not wanted any more. The
+    /// caller holds `flushing`.
+    async fn swap_manifest(&self, vnode: &Vnode) -> Result<()> {
+        if !vnode.state.read().store.has_obsolete() {
+            return Ok(());
+        }
+        // What made files obsolete may be a record that is not on disk yet, such as a table's end.
+        vnode.group.sync().await?;
+        let (file, state) = (Arc::clone(&self.file), Arc::clone(&vnode.state));
+        let manifest = blocking(move || {
+            let Some(mut header) = file.header()? else { return Ok(None) };
+            let Some(applied) = header.raft.applied.map(|applied| applied.version) else { return Ok(None) };
+            let durable = std::mem::take(&mut header.manifest);
+            header.manifest = state.read().store.manifest_at(applied, durable);
+            file.store(&header, &Snapshot::default())?;
+            Ok(Some(header.manifest))
+        })
+        .await?;
+        if let Some(manifest) = manifest {
+            vnode.state.write().store.manifest_saved(&manifest);
+        }
         Ok(())
     }
 }

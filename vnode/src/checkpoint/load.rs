@@ -8,11 +8,11 @@ use wal::Disk;
 
 use super::{CheckpointFile, Checkpoints, FILE, Header};
 use crate::state::VnodeState;
-use crate::store::{Manifest, Store, StoreOptions};
+use crate::store::{CompressionLevels, Manifest, Store, StoreOptions};
 use crate::vnode::VnodeOptions;
 
 /// Directory of the data files in a shard's directory.
-const DATA_DIR: &str = "data";
+pub(crate) const DATA_DIR: &str = "data";
 /// Directory of the log in a shard's directory, as the Raft group has it.
 const WAL_DIR: &str = "wal";
 /// A log that begins at or below this version has everything.
@@ -118,6 +118,7 @@ impl Loading {
             dir: self.dir.join(DATA_DIR),
             precision: self.database.options.precision,
             duration_ticks: self.database.options.duration_ticks(),
+            levels: CompressionLevels::default(),
         };
         Store::new(options, Arc::clone(&self.disk), manifest)
     }

@@ -12,7 +12,7 @@ use model::Version;
 use parking_lot::Mutex;
 
 pub(crate) use file::CheckpointFile;
-pub(crate) use load::Loading;
+pub(crate) use load::{DATA_DIR, Loading};
 pub(crate) use snapshot::{Header, Snapshot};
 
 use crate::store::FlushJob;

@@ -7,7 +7,7 @@ use model::{TableUid, Version};
 use query::source::TimeRange;
 
 use super::file::DataFile;
-use super::manifest::{DeleteScope, Tombstone};
+use super::manifest::{DeleteScope, FileMeta, Tombstone};
 use super::rows::Segment;
 
 /// All deletions of a vnode. Shared with readers, copied when it changes under them.
@@ -28,24 +28,52 @@ impl Deletions {
         self.tombstones.retain(|t| t.version > since || metas().any(|meta| t.concerns(meta)));
         self.dropped_owners.retain(|_, version| *version > since);
         for (owner, tables) in &mut self.dropped {
-            let held = |table: TableUid| {
-                metas()
-                    .any(|meta| meta.owner == *owner && meta.first_table <= table && table <= meta.last_table)
+            let needed = |table: TableUid, version: Version| {
+                version > since || metas().any(|meta| may_hold(meta, *owner, table, version))
             };
-            if tables.iter().any(|(table, version)| *version <= since && !held(*table)) {
-                Arc::make_mut(tables).retain(|table, version| *version > since || held(*table));
+            if tables.iter().any(|(table, version)| !needed(*table, *version)) {
+                Arc::make_mut(tables).retain(|table, version| needed(*table, *version));
             }
         }
         self.dropped.retain(|_, tables| !tables.is_empty());
+    }
+
+    /// Those up to a version.
+    pub(super) fn until(&self, version: Version) -> Self {
+        let dropped = self.dropped.iter().map(|(owner, tables)| {
+            let before = tables.iter().filter(|(_, at)| **at <= version).map(|(table, at)| (*table, *at));
+            (*owner, Arc::new(before.collect()))
+        });
+        Self {
+            tombstones: self.tombstones.iter().filter(|t| t.version <= version).cloned().collect(),
+            dropped: dropped.collect(),
+            dropped_owners: self.dropped_owners.clone(),
+        }
+    }
+
+    /// Whether some row of the file may be hidden.
+    pub(super) fn concern(&self, file: &FileMeta) -> bool {
+        self.tombstones.iter().any(|t| t.concerns(file)) || self.dropped_within(file) > 0
+    }
+
+    /// Whether all rows of the file are hidden for certain.
+    pub(super) fn hide_all(&self, file: &FileMeta) -> bool {
+        self.tombstones.iter().any(|t| {
+            t.scope == DeleteScope::All && t.concerns(file) && t.time().intersect(file.time()) == file.time()
+        })
+    }
+
+    /// Number of dropped tables that a file may hold rows of.
+    pub(super) fn dropped_within(&self, file: &FileMeta) -> u64 {
+        let tables = self.dropped.get(&file.owner).into_iter().flat_map(|tables| tables.iter());
+        tables.filter(|(table, version)| may_hold(file, file.owner, **table, **version)).count() as u64
     }
 
     /// What concerns one owner within a time range.
     pub(super) fn of(&self, owner: TableUid, time: TimeRange) -> OwnerDeletions {
         let mut found = OwnerDeletions::default();
         for tombstone in self.tombstones.iter().filter(|t| t.owner == owner) {
-            let range =
-                TimeRange { first: tombstone.first_tick, last_inclusive: tombstone.last_tick_inclusive }
-                    .intersect(time);
+            let range = tombstone.time().intersect(time);
             if range.is_empty() {
                 continue;
             }
@@ -63,6 +91,13 @@ impl Deletions {
         found.dropped = self.dropped.get(&owner).cloned().unwrap_or_default();
         found
     }
+}
+
+/// Whether a file may hold rows of a table that was dropped at `version`. What is written later leaves them out.
+fn may_hold(file: &FileMeta, owner: TableUid, table: TableUid, version: Version) -> bool {
+    file.owner == owner
+        && version > file.last_version
+        && (file.first_table..=file.last_table).contains(&table)
 }
 
 /// A range that hides what is older than `version`.

@@ -16,8 +16,21 @@ use parquet::schema::types::{ColumnPath, TypePtr};
 pub(super) const SAMPLE_ROWS: usize = 32 * 1024;
 /// Rows of a data page. What one point query decodes at least, for each column.
 const PAGE_ROWS: usize = 20_000;
-/// The quickest level; what higher ones would save is not measured yet.
-const ZSTD_LEVEL: i32 = 1;
+
+/// How hard zstd tries, by what the file is written for; docs/decisions/0010 has the measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompressionLevels {
+    /// Files of a flush: writers wait for it where it does not keep up, and a merge writes its rows again.
+    pub flush: i32,
+    /// Files of a compaction, which stay.
+    pub compaction: i32,
+}
+
+impl Default for CompressionLevels {
+    fn default() -> Self {
+        Self { flush: 1, compaction: 3 }
+    }
+}
 
 /// Encoding of one column chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +70,12 @@ fn candidates(data_type: &DataType) -> &'static [Choice] {
 }
 
 /// The encoding for each column of which `sample` holds the first rows.
-pub(super) fn choose(schema: &SchemaRef, root: &TypePtr, sample: &[ArrayRef]) -> Result<Vec<Choice>> {
+pub(super) fn choose(
+    schema: &SchemaRef,
+    root: &TypePtr,
+    sample: &[ArrayRef],
+    level: i32,
+) -> Result<Vec<Choice>> {
     let options: Vec<&[Choice]> = schema.fields().iter().map(|f| candidates(f.data_type())).collect();
     let first = |options: &[Choice]| options.first().copied().unwrap_or(Choice::Dictionary);
     let mut best: Vec<(Choice, u64)> = options.iter().map(|options| (first(options), u64::MAX)).collect();
@@ -66,7 +84,7 @@ pub(super) fn choose(schema: &SchemaRef, root: &TypePtr, sample: &[ArrayRef]) ->
         // One writer encodes all columns, each with its candidate of this round.
         let tried: Vec<Choice> =
             options.iter().map(|options| options.get(round).copied().unwrap_or(first(options))).collect();
-        let writers = column_writers(schema, root, &tried)?;
+        let writers = column_writers(schema, root, &tried, level)?;
         let columns = schema.fields().iter().zip(sample).zip(&options).zip(&mut best);
         for (mut writer, (((field, array), options), best)) in writers.into_iter().zip(columns) {
             let Some(choice) = options.get(round) else { continue };
@@ -90,9 +108,10 @@ pub(super) fn column_writers(
     schema: &SchemaRef,
     root: &TypePtr,
     choices: &[Choice],
+    level: i32,
 ) -> Result<Vec<parquet::arrow::arrow_writer::ArrowColumnWriter>> {
     // Encodings are properties of a file; a file that is never written lends its factory for those of one row group.
-    let mut builder = base_properties();
+    let mut builder = base_properties(level);
     for (field, choice) in schema.fields().iter().zip(choices) {
         let path = ColumnPath::from(field.name().as_str());
         builder = match choice {
@@ -107,10 +126,10 @@ pub(super) fn column_writers(
 }
 
 /// Properties that all columns share.
-pub(super) fn base_properties() -> WriterPropertiesBuilder {
+pub(super) fn base_properties(level: i32) -> WriterPropertiesBuilder {
     WriterProperties::builder()
         .set_created_by(concat!("tidemark version ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL).unwrap_or_default()))
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(level).unwrap_or_default()))
         .set_data_page_row_count_limit(PAGE_ROWS)
 }
 

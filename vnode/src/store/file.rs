@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use model::{Code, ColumnId, Error, Result};
@@ -15,10 +15,19 @@ use parquet::file::metadata::PageIndexPolicy;
 use parquet::file::reader::{ChunkReader, Length};
 use wal::disk::{Access, Disk, DiskFile};
 
+use super::blocks::{self, Blocks};
 use super::error::{damaged, io_error};
 use super::format::{FIELD_PRESENCE, FIELD_TBNAME};
 use super::manifest::FileMeta;
 use super::table_index::{self, TableIndex};
+
+/// Compares a file in `dir` with what a manifest says of it, length, footer and all of its content. Blocks for long.
+///
+/// # Errors
+/// `Damaged` with what is wrong, or the disk's.
+pub fn verify_file(disk: &Arc<dyn Disk>, dir: &Path, meta: &FileMeta) -> Result<()> {
+    DataFile::new(Arc::clone(disk), dir, meta.clone()).verify()
+}
 
 /// A file that the manifest names, or named until a moment ago.
 #[derive(Debug)]
@@ -27,13 +36,22 @@ pub(super) struct DataFile {
     path: PathBuf,
     disk: Arc<dyn Disk>,
     open: Mutex<Option<Arc<OpenFile>>>,
+    /// What is wrong with its content, once somebody found out. It does not get better: nobody reads it again.
+    damage: OnceLock<Error>,
     obsolete: AtomicBool,
 }
 
 impl DataFile {
     pub(super) fn new(disk: Arc<dyn Disk>, dir: &Path, meta: FileMeta) -> Self {
         let path = dir.join(&meta.name);
-        Self { meta, path, disk, open: Mutex::new(None), obsolete: AtomicBool::new(false) }
+        Self {
+            meta,
+            path,
+            disk,
+            open: Mutex::new(None),
+            damage: OnceLock::new(),
+            obsolete: AtomicBool::new(false),
+        }
     }
 
     /// Looks whether the file is there, as long as it was, with the footer it had: what can be told without reading it
@@ -56,6 +74,31 @@ impl DataFile {
             return Err(damaged(&self.path, "footer fails its checksum"));
         }
         Ok(())
+    }
+
+    /// As [`check`](Self::check), but damage is only noted: it takes out the file's time range and nothing else.
+    pub(super) fn check_at_start(&self) -> Result<()> {
+        self.noted(self.check()).or_else(|e| if e.code() == Code::Damaged { Ok(()) } else { Err(e) })
+    }
+
+    /// What is known to be wrong with it.
+    pub(super) fn damage(&self) -> Option<&Error> {
+        self.damage.get()
+    }
+
+    fn noted<T>(&self, outcome: Result<T>) -> Result<T> {
+        outcome.map_err(|error| {
+            if error.code() != Code::Damaged {
+                return error;
+            }
+            let (first, last) = (self.meta.first_tick, self.meta.last_tick_inclusive);
+            let error = self.damage.get_or_init(|| {
+                tracing::error!(path = %self.path.display(), first, last, %error, "a data file is damaged: its time range cannot be read");
+                Error::with(Code::Damaged, format!("{}; no rows from {first} to {last} (ticks) can be read", error.message()))
+                    .hint("restore the file from a copy and start again; other times are not concerned")
+            });
+            error.clone()
+        })
     }
 
     /// Reads the whole file and compares its checksum.
@@ -87,8 +130,11 @@ impl DataFile {
         if let Some(file) = &*open {
             return Ok(Arc::clone(file));
         }
-        self.verify()?;
-        let file = Arc::new(OpenFile::read(&*self.disk, &self.path, &self.meta)?);
+        if let Some(error) = self.damage() {
+            return Err(error.clone());
+        }
+        let read = self.verify().and_then(|()| OpenFile::read(&*self.disk, &self.path, &self.meta));
+        let file = Arc::new(self.noted(read)?);
         *open = Some(Arc::clone(&file));
         Ok(file)
     }
@@ -122,6 +168,8 @@ pub(super) struct OpenFile {
     pub(super) presence_leaf: Option<usize>,
     /// Data columns in file order: what the bits of `_set` stand for.
     pub(super) column_ids: Vec<ColumnId>,
+    /// Read when somebody wants them.
+    blocks: OnceLock<Blocks>,
 }
 
 impl OpenFile {
@@ -148,7 +196,32 @@ impl OpenFile {
             }
         }
         let tables = read_table_index(&chunks, path, &metadata, meta)?;
-        Ok(Self { path: path.to_owned(), chunks, metadata, tables, leaves, presence_leaf, column_ids })
+        let blocks = OnceLock::new();
+        Ok(Self {
+            path: path.to_owned(),
+            chunks,
+            metadata,
+            tables,
+            leaves,
+            presence_leaf,
+            column_ids,
+            blocks,
+        })
+    }
+
+    /// What blocks of rows come to. Blocks on the disk the first time.
+    pub(super) fn blocks(&self) -> Result<&Blocks> {
+        if let Some(blocks) = self.blocks.get() {
+            return Ok(blocks);
+        }
+        let (bytes, counts) = appended(&self.chunks, &self.path, &self.metadata, blocks::KEY)?;
+        let count = |at: usize| counts.get(at).and_then(|n| usize::try_from(*n).ok());
+        let (Some(count), Some(columns)) = (count(0), count(1)) else {
+            return Err(damaged(&self.path, "number of blocks"));
+        };
+        let blocks = Blocks::decode(&bytes, count, columns);
+        let blocks = blocks.map_err(|e| damaged(&self.path, "block sums").caused_by(e))?;
+        Ok(self.blocks.get_or_init(|| blocks))
     }
 
     /// Leaf number of a column; `None` if the file has no such column.
@@ -157,30 +230,38 @@ impl OpenFile {
     }
 }
 
+/// What lies behind the row groups under `key`: its bytes, and the further numbers of its entry.
+fn appended(
+    chunks: &FileChunks,
+    path: &Path,
+    metadata: &ArrowReaderMetadata,
+    key: &str,
+) -> Result<(Bytes, Vec<u64>)> {
+    let missing = || damaged(path, format!("no usable {key} in the footer"));
+    let pairs = metadata.metadata().file_metadata().key_value_metadata().ok_or_else(missing)?;
+    let place = pairs.iter().find(|pair| pair.key == key).and_then(|pair| pair.value.as_deref());
+    let numbers: Result<Vec<u64>, _> = place.ok_or_else(missing)?.split(',').map(str::parse).collect();
+    let numbers = numbers.map_err(|_| missing())?;
+    let [offset, length, checksum, more @ ..] = numbers.as_slice() else { return Err(missing()) };
+    if offset.checked_add(*length).is_none_or(|end| end > chunks.len) {
+        return Err(missing());
+    }
+    let length = usize::try_from(*length).map_err(|_| missing())?;
+    let bytes = chunks.bytes(*offset, length).map_err(|e| io_error("reading", path, e))?;
+    if u64::from(crc32fast::hash(&bytes)) != *checksum {
+        return Err(damaged(path, format!("{key} fails its checksum")));
+    }
+    Ok((bytes, more.to_vec()))
+}
+
 fn read_table_index(
     chunks: &FileChunks,
     path: &Path,
     metadata: &ArrowReaderMetadata,
     meta: &FileMeta,
 ) -> Result<TableIndex> {
-    let missing = || damaged(path, format!("no usable {} in the footer", table_index::KEY));
-    let pairs = metadata.metadata().file_metadata().key_value_metadata().ok_or_else(missing)?;
-    let place = pairs.iter().find(|pair| pair.key == table_index::KEY).and_then(|pair| pair.value.as_deref());
-    let mut numbers = place.ok_or_else(missing)?.split(',').map(str::parse::<u64>);
-    let (Some(Ok(offset)), Some(Ok(length)), Some(Ok(checksum))) =
-        (numbers.next(), numbers.next(), numbers.next())
-    else {
-        return Err(missing());
-    };
-    if offset.checked_add(length).is_none_or(|end| end > meta.bytes) {
-        return Err(missing());
-    }
-    let length = usize::try_from(length).map_err(|_| missing())?;
-    let bytes = chunks.bytes(offset, length).map_err(|e| io_error("reading", path, e))?;
-    if u64::from(crc32fast::hash(&bytes)) != checksum {
-        return Err(damaged(path, "table index fails its checksum"));
-    }
-    let tables = usize::try_from(meta.tables).map_err(|_| missing())?;
+    let (bytes, _) = appended(chunks, path, metadata, table_index::KEY)?;
+    let tables = usize::try_from(meta.tables).map_err(|_| damaged(path, "number of tables"))?;
     let index = TableIndex::decode(&bytes, tables).map_err(|e| damaged(path, "table index").caused_by(e))?;
     if index.rows() != meta.rows {
         return Err(damaged(path, format!("table index rows={} recorded={}", index.rows(), meta.rows)));

@@ -10,6 +10,7 @@ use arrow_buffer::ScalarBuffer;
 use model::{ColumnId, Result, TableUid, Version};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection};
+use query::source::BlockSum;
 
 use super::deletions::OwnerDeletions;
 use super::error::damaged;
@@ -24,6 +25,14 @@ use super::rows::{Pattern, Presence, Rank, RowSet, Segment, ticks_of};
 struct Wanted {
     table: TableUid,
     rows: Range<u64>,
+}
+
+/// A block of one table's rows that is not read.
+#[derive(Clone, Debug)]
+pub(super) struct SummedBlock {
+    pub(super) table: TableUid,
+    pub(super) rows: u64,
+    pub(super) sums: Vec<BlockSum>,
 }
 
 /// Walks the selected tables of one file in uid order.
@@ -92,6 +101,54 @@ impl FileSource {
             ready: VecDeque::new(),
             batch_rows,
         }))
+    }
+
+    /// Takes the rows of blocks out of which nothing is wanted but what `columns` come to, and gives these blocks with
+    /// their tables, each with the sums of `columns` in their order. For a source that is alone, before its first row is
+    /// read.
+    pub(super) fn take_summed(&mut self, columns: &[ColumnId]) -> Result<Vec<SummedBlock>> {
+        if !self.range.deletions.none_after(self.version) || self.reader.is_some() {
+            return Ok(Vec::new());
+        }
+        let file = Arc::clone(&self.file);
+        let blocks = file.blocks()?;
+        // A column that the file does not have is NULL throughout.
+        let places: Vec<Option<Option<usize>>> = columns
+            .iter()
+            .map(|id| match blocks.columns.iter().position(|held| held == id) {
+                Some(place) => Some(Some(place)),
+                None if file.leaf(*id).is_none() => Some(None),
+                None => None,
+            })
+            .collect();
+        let Some(places) = places.into_iter().collect::<Option<Vec<_>>>() else { return Ok(Vec::new()) };
+        let (mut summed, mut rest) = (Vec::new(), VecDeque::new());
+        for Wanted { table, rows } in std::mem::take(&mut self.wanted) {
+            let mut start = rows.start;
+            for block in blocks.within(&rows) {
+                let sums: Vec<BlockSum> = places
+                    .iter()
+                    .map(|place| match place {
+                        None => BlockSum::EMPTY,
+                        Some(place) => block.sums.get(*place).copied().unwrap_or(BlockSum::UNKNOWN),
+                    })
+                    .collect();
+                if block.time.intersect(self.range.time) != block.time || !sums.iter().all(BlockSum::is_known)
+                {
+                    continue;
+                }
+                if start < block.rows.start {
+                    rest.push_back(Wanted { table, rows: start..block.rows.start });
+                }
+                start = block.rows.end;
+                summed.push(SummedBlock { table, rows: block.rows.end - block.rows.start, sums });
+            }
+            if start < rows.end {
+                rest.push_back(Wanted { table, rows: start..rows.end });
+            }
+        }
+        self.wanted = rest;
+        Ok(summed)
     }
 
     /// The next table that may have rows.

@@ -30,7 +30,8 @@ pub struct FileMeta {
     pub owner: TableUid,
     /// Which bucket: timestamps divided by DURATION, rounded down.
     pub bucket: i64,
-    /// Of the memtable it was flushed from: the file's age among its owner's rows.
+    /// The file's age among its owner's rows: the generation of the memtable that it was flushed from, or of the youngest
+    /// of the files that it was merged from.
     pub generation: u64,
     /// Number of rows.
     pub rows: u64,
@@ -99,12 +100,23 @@ impl Tombstone {
             && self.version > file.last_version
             && self.first_tick <= file.last_tick_inclusive
             && file.first_tick <= self.last_tick_inclusive
-            && match &self.scope {
-                DeleteScope::All => true,
-                DeleteScope::Tables(tables) => {
-                    let from = tables.partition_point(|t| *t < file.first_table);
-                    tables.get(from).is_some_and(|t| *t <= file.last_table)
-                }
+            && self.tables_within(file) > 0
+    }
+
+    /// From its first to its last hidden timestamp.
+    pub(super) const fn time(&self) -> TimeRange {
+        TimeRange { first: self.first_tick, last_inclusive: self.last_tick_inclusive }
+    }
+
+    /// Number of tables that it hides rows of and that lie between a file's first and last, as far as it names them.
+    pub(super) fn tables_within(&self, file: &FileMeta) -> u64 {
+        match &self.scope {
+            DeleteScope::All => file.tables,
+            DeleteScope::Tables(tables) => {
+                let from = tables.partition_point(|table| *table < file.first_table);
+                let to = tables.partition_point(|table| *table <= file.last_table);
+                to.saturating_sub(from) as u64
             }
+        }
     }
 }

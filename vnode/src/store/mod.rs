@@ -6,9 +6,13 @@
 //! [`StoreSnapshot::scan`] say where they block.
 //!
 //! Rows are applied ([`memtable`]), merged by age ([`merge`], over [`mem_source`] and [`file_source`]), gathered into
-//! columns ([`output`]), and end in a file ([`flush`], [`writer`]) or a stream ([`scan`], [`stream`]). What is on disk
-//! is fixed by [`format`], [`table_index`] and [`manifest`], and drawn in docs/data-files.md.
+//! columns ([`output`]), and end in a file ([`flush`], [`compaction`], both through [`bucket_rows`] and [`writer`]) or a
+//! stream ([`scan`], [`stream`]). Which files become one [`compaction_plan`] says. What is on disk is fixed by [`format`], [`table_index`] and [`manifest`], and drawn in docs/data-files.md.
 
+mod blocks;
+mod bucket_rows;
+mod compaction;
+mod compaction_plan;
 mod deletions;
 mod encoding;
 mod error;
@@ -51,6 +55,10 @@ use error::io_error;
 use file::DataFile;
 use memtable::{Added, Memtable};
 
+pub use compaction::{CompactionJob, CompactionOutcome, CompactionProgress, CompactionSize};
+pub use compaction_plan::{CompactionScope, Place};
+pub use encoding::CompressionLevels;
+pub use file::verify_file;
 pub use flush::{FlushJob, FlushOutcome, SchemaSource};
 pub(crate) use labels::value_array;
 pub use manifest::{DeleteScope, FileMeta, Manifest, Tombstone};
@@ -67,6 +75,8 @@ pub struct StoreOptions {
     pub precision: Precision,
     /// Ticks that one data file covers (DURATION).
     pub duration_ticks: i64,
+    /// Of data files.
+    pub levels: CompressionLevels,
 }
 
 /// Rows of one vnode. Synchronous: applying costs no I/O, and the holder's lock keeps calls apart.
@@ -116,7 +126,8 @@ impl Store {
     /// it is needed. Removes files that the manifest does not name: parts of flushes that did not get that far.
     ///
     /// # Errors
-    /// The disk's; `Damaged` with its name where a file is missing or is not the one that was written.
+    /// The disk's. A file that is missing or is not the one that was written is no reason: reads of its time range get
+    /// an error that names it.
     pub fn new(options: StoreOptions, disk: Arc<dyn Disk>, manifest: Manifest) -> Result<Self> {
         let dir = &options.dir;
         disk.create_dir_all(dir).map_err(|e| io_error("creating the directory of", dir, e))?;
@@ -127,7 +138,7 @@ impl Store {
             .map(|meta| Arc::new(DataFile::new(Arc::clone(&disk), &options.dir, meta)))
             .collect();
         for file in &files {
-            file.check()?;
+            file.check_at_start()?;
         }
         let last_version = files.iter().map(|file| file.meta.last_version).max().unwrap_or_default();
         let deletions =

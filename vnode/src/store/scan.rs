@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_buffer::ScalarBuffer;
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_schema::{ArrowError, Schema, SchemaRef};
 use model::{ColumnId, Error, Precision, Result, TableSchema, TableUid};
-use query::source::{ScanColumn, ScanOrder, TimeRange};
+use parking_lot::Mutex;
+use query::source::{BlockSum, ScanColumn, ScanOrder, SummedBlocks, TimeRange};
 
-use super::file_source::FileSource;
+use super::file_source::{FileSource, SummedBlock};
 use super::labels::Labels;
 use super::mem_source::{MemSource, SourceRange};
 use super::merge::{Merge, Source};
-use super::output::{Merged, Output};
+use super::output::{Merged, Output, Run};
 use super::projection::Projection;
 use super::rows::ticks_of;
 use super::scan_groups::{Group, Inputs, groups};
@@ -75,6 +76,14 @@ pub(super) struct Scan {
     sorted: VecDeque<RecordBatch>,
     /// Rows that the limit still allows.
     left: usize,
+    summing: Option<Summing>,
+}
+
+/// Blocks that are given as sums instead of rows.
+#[derive(Debug)]
+struct Summing {
+    columns: Vec<ColumnId>,
+    blocks: Arc<Mutex<Vec<SummedBlocks>>>,
 }
 
 impl Scan {
@@ -115,7 +124,18 @@ impl Scan {
             merge: None,
             sorted: VecDeque::new(),
             left,
+            summing: None,
         }
+    }
+
+    /// Of its batches.
+    pub(super) fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.plan.output)
+    }
+
+    /// From now on blocks of rows of which `columns` are summed up go there, and not among the rows.
+    pub(super) fn sum(&mut self, columns: &[ColumnId], blocks: Arc<Mutex<Vec<SummedBlocks>>>) {
+        self.summing = Some(Summing { columns: columns.to_vec(), blocks });
     }
 
     /// Rows that it reads at most, if it reads memtables only.
@@ -195,8 +215,14 @@ impl Scan {
         let input_rows = input_rows.min(self.left.max(INPUT_ROWS_MIN));
         let mut sources = Vec::with_capacity(count);
         for file in &group.files {
-            let source = FileSource::open(file, range.clone(), count == 1, input_rows)?;
-            sources.extend(source.map(|source| Source::File(Box::new(source))));
+            let Some(mut source) = FileSource::open(file, range.clone(), count == 1, input_rows)? else {
+                continue;
+            };
+            if let Some(summing) = self.summing.as_ref().filter(|_| count == 1) {
+                let blocks = source.take_summed(&summing.columns)?;
+                summing.blocks.lock().extend(self.summed(summing, blocks)?);
+            }
+            sources.push(Source::File(Box::new(source)));
         }
         for (memtable, seq_end) in &group.memtables {
             sources.push(Source::Mem(MemSource::new(Arc::clone(memtable), *seq_end, range.clone())));
@@ -204,8 +230,34 @@ impl Scan {
         Ok(sources)
     }
 
+    /// Adds names and tags to blocks.
+    fn summed(&self, summing: &Summing, blocks: Vec<SummedBlock>) -> Result<Option<SummedBlocks>> {
+        if blocks.is_empty() {
+            return Ok(None);
+        }
+        let runs = blocks.iter().zip(1..).map(|(block, end)| Run { table: block.table, end }).collect();
+        let nulls = self.projection.columns.iter().map(|c| new_null_array(&c.data_type, blocks.len()));
+        let merged = Merged { columns: nulls.collect(), runs, rows: blocks.len() };
+        // A block has no time of its own.
+        let fields = self.plan.output.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let (labels, merged) = self.label_as(&schema, merged)?;
+        // Runs that are left name the blocks that are left.
+        let known: BTreeSet<TableUid> = merged.runs.iter().map(|run| run.table).collect();
+        let blocks: Vec<_> = blocks.into_iter().filter(|block| known.contains(&block.table)).collect();
+        let sums = (0..summing.columns.len()).map(|column| {
+            blocks.iter().map(|b| b.sums.get(column).copied().unwrap_or(BlockSum::UNKNOWN)).collect()
+        });
+        let sums = sums.collect();
+        Ok(Some(SummedBlocks { labels, rows: blocks.iter().map(|block| block.rows).collect(), sums }))
+    }
+
     /// Adds names and tags, and leaves out tables that the directory does not know.
     fn label(&self, merged: Merged) -> Result<(RecordBatch, Merged)> {
+        self.label_as(&self.plan.output, merged)
+    }
+
+    fn label_as(&self, schema: &SchemaRef, merged: Merged) -> Result<(RecordBatch, Merged)> {
         let labelled = self.origins.iter().any(|origin| matches!(origin, Origin::Tag(_) | Origin::Tbname));
         let directory = matches!(self.plan.tables, Selection::All(Some(_)));
         let (merged, tables) = if labelled || directory { self.known(merged)? } else { (merged, Vec::new()) };
@@ -213,7 +265,7 @@ impl Scan {
         let columns = self
             .origins
             .iter()
-            .zip(self.plan.output.fields())
+            .zip(schema.fields())
             .map(|(origin, field)| match (origin, &labels) {
                 (Origin::Column(at), _) => {
                     merged.columns.get(*at).cloned().ok_or_else(|| ArrowError::SchemaError("columns".into()))
@@ -226,9 +278,8 @@ impl Scan {
             })
             .collect::<Result<Vec<ArrayRef>, ArrowError>>();
         let options = RecordBatchOptions::new().with_row_count(Some(merged.rows));
-        let batch = columns.and_then(|columns| {
-            RecordBatch::try_new_with_options(Arc::clone(&self.plan.output), columns, &options)
-        });
+        let batch = columns
+            .and_then(|columns| RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options));
         Ok((batch.map_err(|e| Error::internal("rows of a scan do not fit its schema").caused_by(e))?, merged))
     }
 

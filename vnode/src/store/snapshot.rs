@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use datafusion::physical_plan::SendableRecordBatchStream;
-use model::Error;
+use model::{ColumnId, Error};
+use query::source::SummedScan;
 
 use super::StoreOptions;
 use super::deletions::Deletions;
 use super::file::DataFile;
 use super::memtable::Memtable;
-use super::scan::ScanPlan;
+use super::scan::{Scan, ScanPlan};
 use super::scan_groups::Inputs;
 use super::stream::stream;
 
@@ -32,7 +33,16 @@ impl StoreSnapshot {
     #[must_use]
     pub fn scan(&self, plan: ScanPlan) -> SendableRecordBatchStream {
         let inputs = self.inputs(&plan);
-        stream(plan, inputs)
+        stream(Scan::new(plan, inputs))
+    }
+
+    /// As [`scan`](Self::scan), but blocks of rows whose `columns` are summed up need not be among the rows.
+    #[must_use]
+    pub fn scan_summed(&self, plan: ScanPlan, columns: &[ColumnId]) -> SummedScan {
+        let inputs = self.inputs(&plan);
+        let (mut scan, blocks) = (Scan::new(plan, inputs), Arc::default());
+        scan.sum(columns, Arc::clone(&blocks));
+        SummedScan { rows: stream(scan), blocks }
     }
 
     /// Reads every file whole and gives what is wrong, one error a file. Blocks on the disk, for long.

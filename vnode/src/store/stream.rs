@@ -16,8 +16,7 @@ use futures::stream;
 use model::{Error, Result};
 use tokio::task::JoinHandle;
 
-use super::scan::{BATCH_ROWS, Scan, ScanPlan};
-use super::scan_groups::Inputs;
+use super::scan::{BATCH_ROWS, Scan};
 
 /// Batches of one trip at most. Twice as many may be held: those handed out and those being made.
 const TRIP_BATCHES_MAX: usize = 8;
@@ -38,9 +37,9 @@ enum State {
 }
 
 /// Starts when it is first polled.
-pub(super) fn stream(plan: ScanPlan, inputs: Inputs) -> SendableRecordBatchStream {
-    let schema = plan.output.clone();
-    let scan = Box::new(Scan::new(plan, inputs));
+pub(super) fn stream(scan: Scan) -> SendableRecordBatchStream {
+    let schema = scan.schema();
+    let scan = Box::new(scan);
     let batches = stream::unfold(State::Ready(scan), |state| async move {
         let (item, state) = next(state).await?;
         Some((item.map_err(|e| DataFusionError::External(Box::new(e))), state))

@@ -14,6 +14,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::TypePtr;
 use wal::disk::{Disk, DiskFile};
 
+use super::blocks::{self, BlockWriter};
 use super::encoding::{base_properties, choose, column_writers, parquet_root};
 use super::error::io_error;
 use super::file::parquet_error;
@@ -35,20 +36,41 @@ pub(super) struct FileHead {
     pub(super) generation: u64,
     pub(super) first_version: Version,
     pub(super) last_version: Version,
+    /// Of zstd.
+    pub(super) level: i32,
 }
 
 /// A file being written, under a temporary name until it is whole.
 pub(super) struct FileWriter {
     disk: Arc<dyn Disk>,
     head: FileHead,
-    temporary: PathBuf,
+    temporary: Temporary,
     path: PathBuf,
     schema: SchemaRef,
     root: TypePtr,
     file: SerializedFileWriter<Sink>,
     group: Option<Group>,
     tables: TableIndex,
+    blocks: BlockWriter,
     partial: bool,
+}
+
+/// The file's name while it is not whole. What is given up is removed: on a full disk it would be in the way.
+struct Temporary {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    is_named: bool,
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.is_named
+            && let Err(error) = self.disk.remove(&self.path)
+        {
+            // The next start removes it.
+            tracing::debug!(path = %self.path.display(), %error, "cannot remove an unfinished data file");
+        }
+    }
 }
 
 /// A row group under way: encoded column by column in memory.
@@ -62,16 +84,32 @@ impl FileWriter {
         let path = dir.join(&head.name);
         let temporary = dir.join(format!("{}.tmp", head.name));
         let file = disk.create(&temporary).map_err(|e| io_error("creating", &temporary, e))?;
+        let temporary = Temporary { disk: Arc::clone(&disk), path: temporary, is_named: false };
         let sink = Sink::new(file);
         let parquet = || -> std::result::Result<_, ParquetError> {
             let root = parquet_root(&schema)?;
-            let file =
-                SerializedFileWriter::new(sink, Arc::clone(&root), Arc::new(base_properties().build()))?;
+            let file = SerializedFileWriter::new(
+                sink,
+                Arc::clone(&root),
+                Arc::new(base_properties(head.level).build()),
+            )?;
             Ok((root, file))
         };
-        let (root, file) = parquet().map_err(|e| parquet_error(&temporary, e))?;
-        let tables = TableIndex::default();
-        Ok(Self { disk, head, temporary, path, schema, root, file, group: None, tables, partial: false })
+        let (root, file) = parquet().map_err(|e| parquet_error(&temporary.path, e))?;
+        let (tables, blocks) = (TableIndex::default(), BlockWriter::new(&schema));
+        Ok(Self {
+            disk,
+            head,
+            temporary,
+            path,
+            schema,
+            root,
+            file,
+            group: None,
+            tables,
+            blocks,
+            partial: false,
+        })
     }
 
     /// Appends rows, which follow those before in order of table, then time. `columns` are those of the schema.
@@ -92,6 +130,7 @@ impl FileWriter {
             }
             start = run.end;
         }
+        self.blocks.push(columns, ticks, runs);
         self.write_columns(columns, ticks.len()).map_err(|e| self.error(e))
     }
 
@@ -99,8 +138,11 @@ impl FileWriter {
         let mut group = match self.group.take() {
             Some(group) => group,
             None => {
-                let choices = choose(&self.schema, &self.root, columns)?;
-                Group { columns: column_writers(&self.schema, &self.root, &choices)?, rows: 0 }
+                let choices = choose(&self.schema, &self.root, columns, self.head.level)?;
+                Group {
+                    columns: column_writers(&self.schema, &self.root, &choices, self.head.level)?,
+                    rows: 0,
+                }
             }
         };
         for ((writer, field), array) in group.columns.iter_mut().zip(self.schema.fields()).zip(columns) {
@@ -129,13 +171,22 @@ impl FileWriter {
     fn error(&self, error: ParquetError) -> model::Error {
         match error {
             ParquetError::External(source) => match source.downcast::<io::Error>() {
-                Ok(io) => io_error("writing", &self.temporary, *io),
+                Ok(io) => io_error("writing", &self.temporary.path, *io),
                 Err(other) => model::Error::internal(other),
             },
             other => {
-                model::Error::internal(format!("encoding {}", self.temporary.display())).caused_by(other)
+                model::Error::internal(format!("encoding {}", self.temporary.path.display())).caused_by(other)
             }
         }
+    }
+
+    /// Puts bytes behind the row groups; the footer says where under `key`: `offset,length,crc32` and what `more` says.
+    fn append(&mut self, key: &str, bytes: &[u8], more: &str) -> Result<()> {
+        let offset = self.file.bytes_written();
+        self.file.write_all(bytes).map_err(|e| io_error("writing", &self.temporary.path, e))?;
+        let place = format!("{offset},{},{}{more}", bytes.len(), crc32fast::hash(bytes));
+        self.file.append_key_value_metadata(KeyValue::new(key.to_owned(), place));
+        Ok(())
     }
 
     /// Completes the file, makes it durable and gives it its name. The directory is the caller's to sync.
@@ -144,18 +195,19 @@ impl FileWriter {
             self.close_group(group).map_err(|e| self.error(e))?;
         }
         let index = self.tables.encode()?;
-        let offset = self.file.bytes_written();
-        let place = format!("{offset},{},{}", index.len(), crc32fast::hash(&index));
-        self.file.write_all(&index).map_err(|e| io_error("writing", &self.temporary, e))?;
-        self.file.append_key_value_metadata(KeyValue::new(table_index::KEY.to_owned(), place));
+        self.append(table_index::KEY, &index, "")?;
+        let blocks = std::mem::take(&mut self.blocks).finish();
+        let counts = format!(",{},{}", blocks.blocks.len(), blocks.columns.len());
+        self.append(blocks::KEY, &blocks.encode()?, &counts)?;
         self.file.finish().map_err(|e| self.error(e))?;
         // What was buffered has to reach the sink before it can be asked for its checksum.
-        self.file.flush().map_err(|e| io_error("writing", &self.temporary, e))?;
+        self.file.flush().map_err(|e| io_error("writing", &self.temporary.path, e))?;
         let (bytes, checksum, footer) =
-            self.file.inner_mut().complete().map_err(|e| io_error("writing", &self.temporary, e))?;
+            self.file.inner_mut().complete().map_err(|e| io_error("writing", &self.temporary.path, e))?;
         self.disk
-            .rename(&self.temporary, &self.path)
-            .map_err(|e| io_error("renaming", &self.temporary, e))?;
+            .rename(&self.temporary.path, &self.path)
+            .map_err(|e| io_error("renaming", &self.temporary.path, e))?;
+        self.temporary.is_named = true;
         let time = self.tables.time();
         Ok(FileMeta {
             name: self.head.name,

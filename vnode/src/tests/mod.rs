@@ -2,6 +2,7 @@
 //! having been closed.
 
 mod changes;
+mod compaction;
 mod groups;
 mod lag;
 mod model_based;
@@ -116,15 +117,15 @@ pub(super) async fn with_meter(vnode: &Vnode) {
     vnode.apply_stable(StableDdl::Create(meter())).await.unwrap();
 }
 
-/// Rows of the super table as (table, tick after the start, v), in order of table name and time.
-pub(super) async fn scan(vnode: &Vnode) -> Vec<Row> {
+/// A scan of all rows of the super table: tbname, ts, v.
+pub(super) fn request_all() -> ScanRequest {
     let name = Arrow::Dictionary(Box::new(Arrow::Int32), Box::new(Arrow::Utf8));
     let schema = Schema::new(vec![
         Field::new("tbname", name, true),
         Field::new("ts", Arrow::Timestamp(TimeUnit::Millisecond, None), true),
         Field::new("v", Arrow::Int32, true),
     ]);
-    let request = ScanRequest {
+    ScanRequest {
         relation: METER,
         child: None,
         columns: vec![ScanColumn::Tbname, ScanColumn::Column(ColumnId(1)), ScanColumn::Column(ColumnId(2))],
@@ -135,8 +136,12 @@ pub(super) async fn scan(vnode: &Vnode) -> Vec<Row> {
         order: ScanOrder::TableTime,
         limit: None,
         as_of: None,
-    };
-    let batches: Vec<RecordBatch> = vnode.scan(request).unwrap().try_collect().await.unwrap();
+    }
+}
+
+/// Rows of the super table as (table, tick after the start, v), in order of table name and time.
+pub(super) async fn scan(vnode: &Vnode) -> Vec<Row> {
+    let batches: Vec<RecordBatch> = vnode.scan(request_all()).unwrap().try_collect().await.unwrap();
     let mut found = Vec::new();
     for batch in &batches {
         let names = arrow::compute::cast(batch.column(0), &Arrow::Utf8).unwrap();

@@ -65,6 +65,7 @@ async fn run(seed: u64) {
                 expected.rows.retain(|(of, _), _| *of != table);
             }
             14 | 15 => vnode.flush().await.unwrap(),
+            18 => vnode.compact(TimeRange::ALL, &Arc::default()).await.unwrap(),
             16 => {
                 crash(vnode).await;
                 vnode = open(dir.path(), &time).await;

@@ -2,7 +2,8 @@ use model::{CacheModel, ColumnStorage, Compression, DataType, DatabaseOptions, L
 
 use super::*;
 use crate::ast::{
-    AlterTable, ColumnSpec, DatabaseChange, Show, ShowTableKind, TagLiteral, TopicMeta, TopicSource,
+    AlterTable, ColumnSpec, Compact, DatabaseChange, Show, ShowTableKind, TagLiteral, TimeText, TopicMeta,
+    TopicSource,
 };
 
 fn options(sql: &str) -> DatabaseOptions {
@@ -369,6 +370,42 @@ fn shows() {
 }
 
 #[test]
+fn storage() {
+    let compact = |database: Option<&str>, vgroups: Option<Vec<u64>>, start, end| {
+        Statement::Compact(Compact { database: database.map(str::to_owned), vgroups, start, end })
+    };
+    let time = |text: &str, quoted| Some(TimeText { text: text.to_owned(), quoted });
+    for (sql, expected) in [
+        ("COMPACT DATABASE D", compact(Some("d"), None, None, None)),
+        (
+            "COMPACT DATABASE d START WITH '2024-01-01' END WITH 1704153600000",
+            compact(Some("d"), None, time("2024-01-01", true), time("1704153600000", false)),
+        ),
+        (
+            "COMPACT d.VGROUPS IN (2, 3) END WITH TIMESTAMP '2024-01-01'",
+            compact(Some("d"), Some(vec![2, 3]), None, time("2024-01-01", true)),
+        ),
+        ("COMPACT VGROUPS IN (4);", compact(None, Some(vec![4]), None, None)),
+        ("TRIM DATABASE d", Statement::TrimDatabase("d".into())),
+        ("TRIM DATABASE d BWLIMIT 5", Statement::TrimDatabase("d".into())),
+        ("KILL COMPACT 7", Statement::KillCompact(7)),
+        ("SHOW COMPACTS", Statement::Show(Show::Compacts)),
+        ("SHOW COMPACT 7", Statement::Show(Show::Compact(7))),
+    ] {
+        assert_eq!(parse(sql).unwrap(), expected, "{sql}");
+    }
+    for sql in [
+        "COMPACT TABLE t",
+        "COMPACT VGROUPS IN ()",
+        "COMPACT DATABASE d START",
+        "TRIM TABLE t",
+        "KILL COMPACT x",
+    ] {
+        assert!(matches!(refused(sql).0, Code::Syntax | Code::IncompleteSql), "{sql}");
+    }
+}
+
+#[test]
 fn statements_that_are_not_built() {
     for (sql, construct) in [
         ("CREATE VIEW v AS SELECT 1", "CREATE VIEW"),
@@ -377,8 +414,7 @@ fn statements_that_are_not_built() {
         ("GRANT ALTER ON d.* TO u", "GRANT ALTER"),
         ("GRANT ALL ON d.t TO u", "GRANT on a single table"),
         ("RELOAD TOPIC p AS SELECT 1", "RELOAD TOPIC"),
-        ("COMPACT DATABASE d", "COMPACT"),
-        ("TRIM DATABASE d WAL", "TRIM DATABASE"),
+        ("TRIM DATABASE d WAL", "TRIM DATABASE .. WAL"),
         ("KILL QUERY 'x'", "KILL QUERY"),
         ("BALANCE VGROUP", "BALANCE VGROUP"),
         ("ALTER LOCAL 'debugFlag' '131'", "ALTER LOCAL"),

@@ -98,11 +98,21 @@ fn damage_is_named() {
     let fixture = filled();
     let path = parquet(&fixture);
     let (manifest, content) = (fixture.store.manifest(), fs::read(&path).unwrap());
-    let refused = || open(&fixture.dir, manifest.clone()).unwrap_err();
+    // It takes out the file's time, and does not keep the store from opening.
+    let refused = || {
+        let store = open(&fixture.dir, manifest.clone()).unwrap();
+        let mut plan = fixture.plan(&[]);
+        plan.time = TimeRange { first: 500, last_inclusive: 600 };
+        assert_eq!(batches(&store.snapshot(), plan), []);
+        let plan = fixture.plan(&[]);
+        let inputs = store.snapshot().inputs(&plan);
+        Scan::new(plan, inputs).next_batch().unwrap_err()
+    };
     let name = path.file_name().unwrap().to_str().unwrap();
 
     fs::remove_file(&path).unwrap();
     assert!(refused().code() == Code::Damaged && refused().message().contains(name), "{}", refused());
+    assert!(refused().message().contains("from 0 to 99"), "{}", refused());
 
     fs::write(&path, &content[1..]).unwrap();
     assert!(refused().code() == Code::Damaged && refused().message().contains("length"), "{}", refused());
@@ -142,7 +152,12 @@ fn tables_and_times_are_read_from_their_pages() {
     let f = fixture.catalogue.id("f");
     let long = 10_000_000;
     fixture.store = Store::new(
-        StoreOptions { dir: fixture.dir.path().to_owned(), precision: Precision::Ms, duration_ticks: long },
+        StoreOptions {
+            dir: fixture.dir.path().to_owned(),
+            precision: Precision::Ms,
+            duration_ticks: long,
+            levels: CompressionLevels::default(),
+        },
         Arc::new(StdDisk),
         Manifest::default(),
     )

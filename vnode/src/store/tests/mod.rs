@@ -1,6 +1,8 @@
 //! Tests of the store as a whole, against a model that is a plain map.
 
 mod cases;
+mod compaction;
+mod crash;
 mod files;
 mod property;
 
@@ -239,6 +241,20 @@ impl Fixture {
         self.store.manifest_saved(&manifest);
     }
 
+    /// Merges whatever may be merged of what is flushed, as COMPACT does. Gives the number of merges.
+    pub(super) fn compact(&mut self, scope: CompactionScope) -> usize {
+        let (checkpoint, mut from, mut merges) = (Version(self.version), None, 0);
+        while let Some(job) = self.store.compaction(checkpoint, scope, from) {
+            from = job.place();
+            let outcome = job.run(&self.catalogue, &CompactionProgress::default()).unwrap();
+            assert!(self.store.install_compaction(outcome.unwrap()));
+            let manifest = self.store.manifest_at(checkpoint, self.store.manifest());
+            self.store.manifest_saved(&manifest);
+            merges += 1;
+        }
+        merges
+    }
+
     /// Opens the store again from its manifest: what was not flushed is gone.
     pub(super) fn reopen(&mut self) {
         let bytes = postcard::to_stdvec(&self.store.manifest()).unwrap();
@@ -281,8 +297,12 @@ impl Fixture {
 }
 
 pub(super) fn open(dir: &TempDir, manifest: Manifest) -> Result<Store> {
-    let options =
-        StoreOptions { dir: dir.path().to_owned(), precision: Precision::Ms, duration_ticks: DURATION };
+    let options = StoreOptions {
+        dir: dir.path().to_owned(),
+        precision: Precision::Ms,
+        duration_ticks: DURATION,
+        levels: CompressionLevels::default(),
+    };
     Store::new(options, Arc::new(StdDisk), manifest)
 }
 

@@ -70,6 +70,7 @@ impl World {
                 76..84 => self.freeze(),
                 84..92 => self.install(),
                 92..95 => self.restart(),
+                95..98 => self.compact(),
                 _ => {}
             }
             self.compare();
@@ -210,6 +211,39 @@ impl World {
         self.saved = (manifest, job.last_version());
     }
 
+    /// Merges some files of what is durable; the process may end at each step, and the log goes on meanwhile.
+    fn compact(&mut self) {
+        let scope = match self.rng.random_range(0..3) {
+            0 => CompactionScope::Worthwhile,
+            1 => CompactionScope::All(self.range()),
+            _ => CompactionScope::All(TimeRange::ALL),
+        };
+        let mut from = None;
+        while let Some(job) = self.fixture.store.compaction(self.saved.1, scope, from) {
+            from = job.place();
+            let outcome = job.run(&self.fixture.catalogue, &CompactionProgress::default()).unwrap();
+            match self.rng.random_range(0..10) {
+                0 => return self.restart(),
+                1 => self.write(),
+                2 => self.delete(),
+                3 => self.replace_table(),
+                4 => self.change_schema(),
+                5 => self.freeze(),
+                6 => self.install(),
+                _ => {}
+            }
+            // A restart on the way leaves the result to nobody: its inputs are other files now.
+            let installed = self.fixture.store.install_compaction(outcome.unwrap());
+            self.compare();
+            if !installed || self.rng.random_bool(0.2) {
+                return self.restart();
+            }
+            let manifest = self.fixture.store.manifest_at(self.saved.1, self.saved.0.clone());
+            self.fixture.store.manifest_saved(&manifest);
+            self.saved.0 = manifest;
+        }
+    }
+
     fn restart(&mut self) {
         self.frozen.clear();
         let bytes = postcard::to_stdvec(&self.saved.0).unwrap();
@@ -258,6 +292,7 @@ impl World {
         assert_eq!(found, expected, "order {order:?} time {time:?} columns {columns:?}");
         self.compare_limit(plan, &expected);
         self.compare_count(&wanted, time, expected.len());
+        self.compare_sums(&wanted, time);
     }
 
     fn compare_limit(&mut self, mut plan: ScanPlan, expected: &[Row]) {
@@ -269,6 +304,44 @@ impl World {
             ScanOrder::Any => assert_eq!(found.len(), limit.min(expected.len())),
             _ => assert_eq!(found, expected[..limit.min(expected.len())]),
         }
+    }
+
+    /// What is summed up and what is not come to all rows together, each once.
+    fn compare_sums(&self, wanted: &[TableUid], time: TimeRange) {
+        let Some((_, column)) = self.fixture.catalogue.schema.column("i") else { return };
+        let mut plan = self.fixture.plan(&[column.id]);
+        plan.order = ScanOrder::Any;
+        plan.time = time;
+        plan.tables = Selection::listed(wanted.iter().map(|table| selected(*table)).collect());
+        let mut found: BTreeMap<String, (u64, i64)> = BTreeMap::new();
+        let snapshot = self.fixture.store.snapshot();
+        let mut scan = Scan::new(plan.clone(), snapshot.inputs(&plan));
+        let blocks = Arc::default();
+        scan.sum(&[column.id], Arc::clone(&blocks));
+        while let Some(batch) = scan.next_batch().unwrap() {
+            for (name, _, cells) in rows(&[batch]) {
+                let sum = found.entry(name).or_default();
+                sum.0 += 1;
+                sum.1 += if let Cell::Int(v) = cells[0] { i64::from(v) } else { 0 };
+            }
+        }
+        for some in blocks.lock().iter() {
+            for (at, count) in some.rows.iter().enumerate() {
+                let Cell::Text(name) = cell(some.labels.column(0), at) else { panic!("no name") };
+                let (sum, of) = (found.entry(name).or_default(), some.sums[0][at]);
+                sum.0 += count;
+                sum.1 += if of.count > 0 { of.sum.cast_signed() } else { 0 };
+            }
+        }
+        let mut expected: BTreeMap<String, (u64, i64)> = BTreeMap::new();
+        for ((table, ts), row) in &self.model.rows {
+            if wanted.contains(table) && time.contains(*ts) {
+                let sum = expected.entry(name_of(*table)).or_default();
+                sum.0 += 1;
+                sum.1 += if let Some(Cell::Int(v)) = row.get(&column.id) { i64::from(*v) } else { 0 };
+            }
+        }
+        assert_eq!(found, expected, "time {time:?}");
     }
 
     /// Without any column, rows are merely counted.

@@ -1,0 +1,117 @@
+//! FLUSH, COMPACT, TRIM and KEEP as scripts use them.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::support::Server;
+
+fn files(server: &Server) -> Vec<PathBuf> {
+    let data = server.data_dir().join("vnode/2/data");
+    let entries = std::fs::read_dir(data).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut found: Vec<_> = entries.filter(|path| path.extension().is_some_and(|e| e == "parquet")).collect();
+    found.sort();
+    found
+}
+
+/// Asks until it holds: what goes on in the background has no moment of its own.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn wait_for_compact(server: &Server) {
+    until("the compact ends", || {
+        let shown = server.sql("SHOW COMPACTS");
+        !shown.contains("running") && !shown.contains("waiting")
+    });
+}
+
+#[test]
+fn flush_writes_files_and_compact_makes_them_one() {
+    let mut server = Server::start();
+    server.sql(
+        "CREATE DATABASE d VGROUPS 1; CREATE STABLE d.s (ts TIMESTAMP, a INT, b INT) TAGS (g INT); \
+         CREATE TABLE d.t USING d.s TAGS (1)",
+    );
+    // Three rounds stay below what the shard merges by itself.
+    for round in 0..3 {
+        server.sql(&format!(
+            "INSERT INTO d.t (ts, a) VALUES (1700000000000, {round}) (170000000000{}, {round}); \
+             INSERT INTO d.t (ts, b) VALUES (1700000000000, 1{round}); FLUSH DATABASE d",
+            round + 1
+        ));
+        assert_eq!(files(&server).len(), round + 1, "FLUSH answers when the rows are in files");
+    }
+    server.sql("DELETE FROM d.t WHERE ts = 1700000000002");
+    let expected = server.sql("SELECT a, b FROM d.s ORDER BY ts");
+    assert_eq!(expected, "a,b\n2,12\n0,\n2,\n");
+    let answer = server.sql("COMPACT DATABASE d");
+    assert_eq!(answer, "result,id,reason\naccepted,1,success\n");
+    wait_for_compact(&server);
+    assert!(server.sql("SHOW COMPACTS").contains(",done,100"), "{}", server.sql("SHOW COMPACTS"));
+    let details = server.sql("SHOW COMPACT 1");
+    assert!(
+        details.starts_with("compact_id,vgroup_id,dnode_id,number_fileset,finished,start_time"),
+        "{details}"
+    );
+    assert!(details.contains("1,2,1,1,1,"), "{details}");
+    assert_eq!(files(&server).len(), 1);
+    assert_eq!(server.sql("SELECT a, b FROM d.s ORDER BY ts"), expected);
+    server.kill();
+    server.start_again();
+    assert_eq!(files(&server).len(), 1);
+    assert_eq!(server.sql("SELECT a, b FROM d.s ORDER BY ts"), expected);
+
+    assert!(server.sql_error("KILL COMPACT 1").contains("does not run"));
+    assert!(server.sql_error("COMPACT d.VGROUPS IN (77)").contains("vgroup=77"));
+    assert!(server.sql_error("COMPACT DATABASE d START WITH 'x'").contains("error["));
+    server.sql("COMPACT d.VGROUPS IN (2) START WITH '2020-01-01' END WITH '2021-01-01'");
+    wait_for_compact(&server);
+    assert_eq!(files(&server).len(), 1);
+}
+
+#[test]
+fn a_narrowed_keep_hides_old_rows_at_once() {
+    let server = Server::start();
+    server.sql(
+        "CREATE DATABASE d VGROUPS 1 DURATION 1d KEEP 100d; CREATE TABLE d.t (ts TIMESTAMP, v INT); \
+         INSERT INTO d.t VALUES (NOW, 1) (NOW - 50d, 2); FLUSH DATABASE d",
+    );
+    assert_eq!(files(&server).len(), 2);
+    let shown = server.sql("ALTER DATABASE d KEEP 10d; SELECT v FROM d.t");
+    assert!(shown.ends_with("v\n1\n"), "{shown}");
+    server.sql("TRIM DATABASE d");
+    assert_eq!(files(&server).len(), 1);
+}
+
+/// Killed at any moment of flushing and merging, every acknowledged row is there, once, and old values do not come back.
+#[test]
+fn kill_9_while_files_are_merged() {
+    let mut server = Server::start();
+    server.sql("CREATE DATABASE d VGROUPS 1; CREATE TABLE d.t (ts TIMESTAMP, a INT, b INT)");
+    for round in 0..6_i64 {
+        for part in 0..4 {
+            let rows: Vec<String> = (0..200)
+                .map(|n| format!("({}, {})", 1_700_000_000_000_i64 + n * 4 + part, round * 10 + part))
+                .collect();
+            let column = if round % 2 == 0 { "a" } else { "b" };
+            server
+                .sql(&format!("INSERT INTO d.t (ts, {column}) VALUES {}; FLUSH DATABASE d", rows.join(" ")));
+        }
+        server.sql("DELETE FROM d.t WHERE ts >= 1700000000100 AND ts < 1700000000108; COMPACT DATABASE d");
+        std::thread::sleep(Duration::from_millis(u64::try_from(round).unwrap_or(0) * 7));
+        server.kill();
+        server.start_again();
+        let (a, b) = (round / 2 * 2, (round + 1) / 2 * 2 - 1);
+        let value = |of: i64| if of < 0 { "0,".to_owned() } else { format!("792,{}", of * 10) };
+        let counts = server.sql(
+            "SELECT COUNT(*) FROM d.t; SELECT COUNT(a), MIN(a) FROM d.t; SELECT COUNT(b), MIN(b) FROM d.t",
+        );
+        for wanted in ["792".to_owned(), value(a), value(b)] {
+            assert!(counts.lines().any(|line| line == wanted), "round {round}: {wanted} in {counts}");
+        }
+    }
+}
