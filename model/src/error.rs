@@ -258,7 +258,8 @@ codes! {
     TopicNotAssigned = 0x4009, State, false, "Topic does not belong to this consumer", "subscription() lists what does";
     NeedAssignment = 0x4010, State, false, "Assignment or poll interface need to be called first", "";
     NoCommitted = 0x4011, State, false, "No committed info", "";
-    ReplayVgroups = 0x4013, Invalid, false, "Replay need only one vgroup if subscribe super table", "";
+    ReplayVgroups = 0x4013, Invalid, false, "Replay need only one vgroup if subscribe super table",
+        "make the topic over one child table, or the database with VGROUPS 1";
     ReplayKind = 0x4014, Invalid, false, "Replay is disabled if subscribe db or stable", "";
     SubscribeFirst = 0x4017, State, false, "Invalid status, please subscribe topic first", "";
     FetchTimeout = 0x401A, State, true, "fetch timeout", "poll again";

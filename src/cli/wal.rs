@@ -216,7 +216,17 @@ fn repair(disk: &Arc<dyn Disk>, path: &Path, dry_run: bool, out: &mut impl Write
         let plan = wal::repair::plan(disk, &dir, held_below).map_err(failed)?;
         damaged |= plan.is_needed();
         // What is lost is told before it is done.
-        tell(&plan, held_below, dry_run, out).and_then(|()| out.flush()).map_err(output_failed)?;
+        tell(&plan, held_below, dry_run, out).map_err(output_failed)?;
+        if plan.is_needed() && dir.parent().is_some_and(|group| group.ends_with("mnode")) {
+            writeln!(
+                out,
+                "{} is the metadata: databases, users, topics and groups made in what is given up are gone with it; a \
+                 start refuses vgroups' folders that no database is left for",
+                dir.display()
+            )
+            .map_err(output_failed)?;
+        }
+        out.flush().map_err(output_failed)?;
         if plan.is_needed() && !dry_run {
             plan.carry_out(&**disk).map_err(failed)?;
             writeln!(out, "{} repaired", dir.display()).map_err(output_failed)?;

@@ -57,6 +57,60 @@ impl DataDir {
     pub fn vnode(&self, vgroup: VgroupId) -> PathBuf {
         self.path.join("vnode").join(vgroup.to_string())
     }
+
+    /// Every vgroup that has a folder here, in order of numbers.
+    ///
+    /// # Errors
+    /// [`Code::Io`].
+    pub fn vnodes(&self) -> Result<Vec<VgroupId>> {
+        let parent = self.path.join("vnode");
+        let failed = |e| io("cannot list the vgroups' folders", &parent, e);
+        let entries = match std::fs::read_dir(&parent) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(failed(e)),
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(failed)?.file_name();
+            found.extend(name.to_str().and_then(|name| name.parse().ok()).map(VgroupId));
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// That there is metadata where there are vgroups: without it a server would start as new beside their data.
+    ///
+    /// # Errors
+    /// [`Code::Damaged`], [`Code::Io`].
+    pub fn check_mnode(&self) -> Result<()> {
+        if self.mnode().exists() || self.vnodes()?.is_empty() {
+            return Ok(());
+        }
+        let what = format!("the metadata is gone, vgroups are there: path={}", self.mnode().display());
+        Err(Error::text(Code::Damaged, what).hint(
+            "put a copy of the folder `mnode` back; or, to start anew, move the folder `vnode` elsewhere",
+        ))
+    }
+
+    /// That the log of a vgroup that has been made is there: without it the vgroup would start again from nothing.
+    ///
+    /// # Errors
+    /// [`Code::Damaged`], [`Code::Io`].
+    pub fn check_vnode(&self, vgroup: VgroupId) -> Result<()> {
+        let wal = self.vnode(vgroup).join("wal");
+        let mut entries = match std::fs::read_dir(&wal) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Err(gone(&wal)),
+            Err(e) => return Err(io("cannot list the log of a vgroup", &wal, e)),
+        };
+        if entries.next().is_some() { Ok(()) } else { Err(gone(&wal)) }
+    }
+}
+
+fn gone(wal: &Path) -> Error {
+    Error::text(Code::Damaged, format!("the vgroup's log is gone: path={}", wal.display()))
+        .hint("put a copy of the vgroup's folder back and start again, or DROP DATABASE")
 }
 
 fn io(what: &str, path: &Path, source: std::io::Error) -> Error {

@@ -300,3 +300,52 @@ fn damaged_metadata_stops_the_start_with_file_and_cure() {
         "{told}"
     );
 }
+
+/// Data that no metadata explains is never removed, and never adopted by a database of the same number.
+#[test]
+fn vgroups_without_metadata_are_left_alone() {
+    let mut server = stopped();
+    let (mnode, aside) = (server.data_dir().join("mnode"), server.data_dir().join("mnode.aside"));
+    std::fs::rename(&mnode, &aside).expect("moved");
+    let error = server.try_start_again().expect_err("the metadata is gone");
+    assert!(error.contains("error[0x6f01]") && error.contains("mnode"), "{error}");
+    assert!(!mnode.exists(), "nothing was made in its place");
+
+    // Metadata of another server, which has no database.
+    let mut other = Server::start();
+    other.terminate();
+    copy_folder(&other.data_dir().join("mnode"), &mnode);
+    let error = server.try_start_again().expect_err("nobody knows the vgroup");
+    assert!(error.contains("error[0x6f01]") && error.contains("vnode/2"), "{error}");
+    assert!(in_vnode(&server, "wal").exists(), "its rows are still there");
+
+    std::fs::remove_dir_all(&mnode).expect("removed");
+    std::fs::rename(&aside, &mnode).expect("moved back");
+    server.start_again();
+    assert!(server.sql("SELECT COUNT(*) FROM d.n").contains("301"));
+}
+
+/// A vgroup whose folder was lost does not start again as an empty one.
+#[test]
+fn a_lost_vgroup_is_off_line() {
+    let mut server = stopped();
+    std::fs::remove_dir_all(server.data_dir().join("vnode/2")).expect("removed");
+    server.start_again();
+    let error = server.sql_error("SELECT COUNT(*) FROM d.n");
+    assert!(error.contains("error[0x6f01]") && error.contains("vnode/2"), "{error}");
+    let vgroups = server.sql("SHOW d.VGROUPS");
+    assert!(vgroups.contains("damaged") && vgroups.contains("vnode/2"), "{vgroups}");
+    server.sql("DROP DATABASE d; CREATE DATABASE d VGROUPS 1; CREATE TABLE d.n (ts TIMESTAMP, v INT)");
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("a folder").flatten() {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).expect("copied");
+        }
+    }
+}

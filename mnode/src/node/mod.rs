@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use model::{Clock, Code, Error, Result};
+use model::{Clock, Code, Error, Result, VgroupId};
 use parking_lot::{Mutex, RwLock};
 use raft::{Fsync, Group, GroupOptions, Proposal};
 use tokio::sync::watch;
@@ -171,6 +171,14 @@ impl Mnode {
     #[must_use]
     pub fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(self.inner.machine.read().state.catalog())
+    }
+
+    /// Whether a database has this vgroup, or one that is being made or dropped.
+    #[must_use]
+    pub fn knows_vgroup(&self, vgroup: VgroupId) -> bool {
+        let machine = self.inner.machine.read();
+        machine.state.catalog().database_of(vgroup).is_some()
+            || machine.state.intents().any(|i| machine.state.intent_vgroups(i).contains(&vgroup))
     }
 
     /// Wakes whenever catalogue, users or settings change, or a statement ends. For caches.

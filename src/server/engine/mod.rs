@@ -17,7 +17,7 @@ mod write;
 use std::sync::Arc;
 
 use mnode::{Mnode, MnodeOptions};
-use model::{Clock, Code, Error, Result};
+use model::{Clock, Result};
 use rand::TryRngCore as _;
 use rand::rngs::OsRng;
 use tonic::Request;
@@ -52,6 +52,7 @@ impl Engine {
     /// # Errors
     /// Where the metadata group cannot be opened. A damaged shard is no reason not to start: its vgroup is offline.
     pub async fn open(data_dir: DataDir, clock: Arc<SystemClock>) -> Result<Arc<Self>> {
+        data_dir.check_mnode()?;
         let data_dir = Arc::new(data_dir);
         let disk: Arc<dyn Disk> = Arc::new(StdDisk);
         let dyn_clock: Arc<dyn Clock> = Arc::<SystemClock>::clone(&clock);
@@ -62,9 +63,7 @@ impl Engine {
         for database in catalog.databases() {
             vnodes.open_database(&database.info).await;
         }
-        vnodes.remove_strangers(|vgroup| catalog.database_of(vgroup).is_some()).map_err(|e| {
-            Error::text(Code::Io, format!("cannot tidy the vgroup folders: {e}")).caused_by(e)
-        })?;
+        vnodes.refuse_strangers(|vgroup| mnode.knows_vgroup(vgroup))?;
         // From here on statements that a crash cut short are finished, and consumers are watched.
         mnode.start();
         let query = query::engine::Engine::new(&query::engine::EngineSettings::default())?;

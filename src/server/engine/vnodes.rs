@@ -58,7 +58,11 @@ impl Vnodes {
     /// Opens the shards of a database. One that is damaged takes its vgroup off line and is logged once.
     pub async fn open_database(&self, database: &Arc<DatabaseInfo>) {
         for &vgroup in &database.vgroups {
-            let slot = match self.open(database, vgroup).await {
+            let opened = match self.data_dir.check_vnode(vgroup) {
+                Ok(()) => self.open(database, vgroup).await,
+                Err(error) => Err(error),
+            };
+            let slot = match opened {
                 Ok(vnode) => Slot::Online(vnode),
                 Err(error) => {
                     tracing::error!(%vgroup, database = database.name, %error, "vgroup is offline");
@@ -75,24 +79,26 @@ impl Vnodes {
         Vnode::open(options, Arc::clone(&self.disk), Arc::clone(&self.clock)).await
     }
 
-    /// Removes folders of vgroups that no database has: a DROP DATABASE that a crash cut short.
-    pub fn remove_strangers(&self, known: impl Fn(VgroupId) -> bool) -> std::io::Result<()> {
-        let parent = self.data_dir.vnode(VgroupId(0));
-        let Some(parent) = parent.parent() else { return Ok(()) };
-        let entries = match std::fs::read_dir(parent) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(e) => return Err(e),
-        };
-        for entry in entries {
-            let entry = entry?;
-            let number = entry.file_name().to_str().and_then(|name| name.parse().ok()).map(VgroupId);
-            if number.is_some_and(|vgroup| !known(vgroup)) {
-                tracing::warn!(path = %entry.path().display(), "removing the folder of a dropped vgroup");
-                std::fs::remove_dir_all(entry.path())?;
-            }
+    /// Refuses folders of vgroups that the metadata does not know: their rows would be out of reach, and a new database
+    /// could be given their number. A DROP DATABASE that a crash cut short leaves none, its intent knows them.
+    ///
+    /// # Errors
+    /// [`Code::Damaged`] naming the first such folder, [`Code::Io`].
+    pub fn refuse_strangers(&self, known: impl Fn(VgroupId) -> bool) -> Result<()> {
+        match self.data_dir.vnodes()?.into_iter().find(|vgroup| !known(*vgroup)) {
+            None => Ok(()),
+            Some(vgroup) => Err(Error::text(
+                Code::Damaged,
+                format!(
+                    "the metadata knows no database that this vgroup's data belongs to: path={}",
+                    self.data_dir.vnode(vgroup).display()
+                ),
+            )
+            .hint(
+                "the metadata folder `mnode` was lost, replaced or repaired: put a copy of it back; or, to go on without \
+                 that data, move the vgroup's folder elsewhere",
+            )),
         }
-        Ok(())
     }
 
     /// Flushes and closes every shard.

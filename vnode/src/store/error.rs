@@ -18,5 +18,5 @@ pub(super) fn io_error(doing: &str, path: &Path, error: io::Error) -> Error {
 /// The content is not what was written.
 pub(super) fn damaged(path: &Path, what: impl Display) -> Error {
     Error::with(Code::Damaged, format!("data file {}: {what}", path.display()))
-        .hint("restore the file from a copy, or remove the vnode's data and let it recover")
+        .hint("put an intact copy of the file in its place and start again; queries of other times, and writes, go on")
 }
