@@ -7,3 +7,7 @@ mod child;
 pub mod cli;
 pub mod demo;
 pub mod server;
+
+/// Stack of each worker thread, in bytes; a statement may nest 128 levels deep, and what walks its plan recurses. Only what
+/// is used takes memory.
+pub(crate) const STACK_BYTES: usize = 8 << 20;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use client::{ConnectOptions, Connection};
+use futures::FutureExt as _;
 use model::{Code, DurationLiteral, Error, Result, Zone};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -115,6 +116,16 @@ impl Signals {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }
+    }
+
+    /// Whether either has come and was not taken yet; takes it.
+    pub(super) fn have_come(&mut self) -> bool {
+        self.next().now_or_never().is_some()
+    }
+
+    /// A Ctrl-C that came too late for what it was meant to end is not for what comes next.
+    pub(super) fn forget_interrupts(&mut self) {
+        while self.interrupt.recv().now_or_never().flatten().is_some() {}
     }
 }
 

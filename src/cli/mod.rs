@@ -74,10 +74,6 @@ enum Command {
     Verify(VerifyArgs),
 }
 
-/// Stack of each worker thread; a statement may nest 128 levels deep, and what walks its plan recurses. Only what is
-/// used takes memory.
-const STACK_BYTES: usize = 8 << 20;
-
 /// Runs the command that the process was started with.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -96,8 +92,10 @@ pub fn main() -> ExitCode {
         Command::Demo(_) => common::log_to_stderr(if cli.verbose { "info" } else { "error" }),
         _ => common::log_to_stderr(if cli.verbose { "info" } else { "warn" }),
     }
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_stack_size(crate::STACK_BYTES)
+        .build();
     let done = match runtime {
         Ok(runtime) => runtime.block_on(run(cli.command)),
         Err(error) => Err(Error::internal("cannot start the runtime").caused_by(error)),

@@ -24,7 +24,7 @@ pub struct DataDir {
     path: PathBuf,
     /// Held for as long as the server lives; the kernel gives it up with the process, so a killed server leaves no
     /// stale lock.
-    _lock: File,
+    _lock: Lock,
 }
 
 impl DataDir {
@@ -122,7 +122,7 @@ fn io(what: &str, path: &Path, source: std::io::Error) -> Error {
 ///
 /// # Errors
 /// [`Code::DataDirLocked`] where a server has it, and [`Code::Io`].
-pub fn lock_around(path: &Path) -> Result<Option<File>> {
+pub fn lock_around(path: &Path) -> Result<Option<Lock>> {
     let path = path.canonicalize().map_err(|e| io("cannot find", path, e))?;
     match path.ancestors().find(|dir| dir.join("LOCK").is_file()) {
         Some(dir) => take_lock(&dir.join("LOCK"), dir).map(Some),
@@ -130,28 +130,40 @@ pub fn lock_around(path: &Path) -> Result<Option<File>> {
     }
 }
 
-fn take_lock(file: &Path, dir: &Path) -> Result<File> {
-    let mut lock = OpenOptions::new()
+/// Who holds it has the directory for itself. The directory is locked, and the file in it: one that was deleted under a
+/// running server would be made anew and lock nothing.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+    _dir: File,
+}
+
+fn take_lock(path: &Path, dir: &Path) -> Result<Lock> {
+    let mut file = OpenOptions::new()
         .create(true)
         .truncate(false)
         .read(true)
         .write(true)
-        .open(file)
-        .map_err(|e| io("cannot open the lock file", file, e))?;
-    if let Err(errno) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        .open(path)
+        .map_err(|e| io("cannot open the lock file", path, e))?;
+    let handle = File::open(dir).map_err(|e| io("cannot open the data directory", dir, e))?;
+    let locked = [&file, &handle]
+        .into_iter()
+        .try_for_each(|target| flock(target, FlockOperation::NonBlockingLockExclusive));
+    if let Err(errno) = locked {
         let cause = std::io::Error::from(errno);
         if cause.kind() != ErrorKind::WouldBlock {
-            return Err(io("cannot lock the data directory", file, cause));
+            return Err(io("cannot lock the data directory", path, cause));
         }
         let mut holder = String::new();
-        let _ = lock.read_to_string(&mut holder);
+        let _ = file.read_to_string(&mut holder);
         let pid = holder.trim();
         return Err(Error::with(Code::DataDirLocked, format!("path={} pid={pid}", dir.display())));
     }
     // Who holds it is a help to the reader of the error above, no more: a failure here is no reason not to start.
     let _ =
-        lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
-    Ok(lock)
+        file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
+    Ok(Lock { _file: file, _dir: handle })
 }
 
 fn check_format(dir: &Path) -> Result<()> {

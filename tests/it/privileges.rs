@@ -110,7 +110,10 @@ async fn the_right_to_subscribe_is_checked_while_consuming_too() {
 
     query(&root, "REVOKE SUBSCRIBE ON p FROM ann").await;
     query(&root, "INSERT INTO d.t VALUES (now, 2)").await;
-    assert!(consumer.poll(Duration::from_secs(2)).await.expect("no error").is_none(), "no further rows");
+    let taken = consumer.poll(Duration::MAX).await.expect_err("no further rows");
+    assert_eq!(taken.code(), Code::NoPrivilege);
+    assert!(taken.to_string().contains("topic=p"), "{taken}");
+    assert!(consumer.poll(Duration::from_secs(2)).await.expect("told once").is_none());
     query(&root, "GRANT SUBSCRIBE ON p TO ann").await;
     wait_for("the row once the right is back", poll).await;
     consumer.close().await.expect("close");

@@ -262,6 +262,7 @@ impl Shared {
         match self.connection.once(&call).await {
             Ok(answer) => {
                 self.state.lock().denied(&answer.denied_topics);
+                self.changed.notify_waiters();
                 self.outgoing.notify_waiters();
                 Ok(())
             }

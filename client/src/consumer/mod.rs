@@ -111,6 +111,8 @@ impl fmt::Debug for Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
+        // What a driver that is at work just now sees of the end is no lost connection.
+        self.shared.state.lock().leaving();
         self.stop_driver();
     }
 }
@@ -237,7 +239,11 @@ impl Consumer {
     pub async fn unsubscribe(&self) -> Result<()> {
         let _one_at_a_time = self.membership.lock().await;
         let left = self.leave().await;
-        self.stop_driver();
+        // The end of its streams is no lost connection while the state says that the consumer leaves: so the driver is
+        // over before the state says something else.
+        if let Some(driver) = self.stop_driver() {
+            let _ = driver.await;
+        }
         self.shared.state.lock().unsubscribed();
         self.shared.changed.notify_waiters();
         left
@@ -292,10 +298,11 @@ impl Consumer {
         }
     }
 
-    fn stop_driver(&self) {
-        if let Some(driver) = self.driver.lock().take() {
-            driver.abort();
-        }
+    /// Aborts the driver, which may be at work for a moment yet.
+    fn stop_driver(&self) -> Option<JoinHandle<()>> {
+        let driver = self.driver.lock().take()?;
+        driver.abort();
+        Some(driver)
     }
 
     // -------------------------------------------------------------------------------------------------------- poll
@@ -308,8 +315,9 @@ impl Consumer {
     ///
     /// # Errors
     /// [`Code::SubscribeFirst`] before the first subscribe; [`Code::ConsumerNotExist`] from when the group has removed
-    /// the consumer until it subscribes again; [`Code::ConsumerClosed`] after close; else what befell a vgroup, told
-    /// once, such as [`Code::NoCommittedOffset`]: polling on is always right.
+    /// the consumer until it subscribes again; [`Code::ConsumerClosed`] after close; else what befell a vgroup or topic,
+    /// told once, such as [`Code::NoCommittedOffset`], or [`Code::NoPrivilege`] when the right to read was taken: polling
+    /// on is always right.
     pub async fn poll(&self, timeout: Duration) -> Result<Option<Message>> {
         let now = self.shared.now();
         let due = self.shared.state.lock().enter_poll(now)?;

@@ -471,6 +471,8 @@ impl State {
                     // Another consumer has it: the assignment says so in a moment.
                     Code::ConsumerMismatch => {}
                     Code::ConsumerNotExist => self.gone(&error),
+                    // The next heartbeat's answer says it too, or that the right is back.
+                    Code::NoPrivilege => self.deny(key.topic, error),
                     _ if error.may_retry() && error.code() != Code::FetchTimeout => {}
                     _ => self.errors.push_back((key, error)),
                 }
@@ -603,18 +605,28 @@ impl State {
     /// Topics that the user may no longer read. Their vgroups are skipped until that changes.
     pub(crate) fn denied(&mut self, topics: &[u64]) {
         let denied: BTreeSet<_> = topics.iter().copied().collect();
-        let was = std::mem::replace(&mut self.denied, denied);
-        let keys: Vec<_> = self.parts.keys().copied().collect();
-        for key in keys {
-            match (was.contains(&key.topic), self.denied.contains(&key.topic)) {
-                (false, true) => {
-                    self.queue.retain(|queued| queued.key != key);
-                    self.requests.push_back(Request::Stop(key));
-                }
-                (true, false) => self.start(key),
-                _ => {}
-            }
+        let back: Vec<_> = self.denied.difference(&denied).copied().collect();
+        self.denied.retain(|topic| denied.contains(topic));
+        let again = self.parts.keys().filter(|key| back.contains(&key.topic)).copied();
+        for key in again.collect::<Vec<_>>() {
+            self.start(key);
+        }
+        for topic in denied {
+            let name = self.topics.get(&topic).map_or_else(String::new, |topic| topic.name.clone());
+            self.deny(topic, Error::with(Code::NoPrivilege, format_args!("topic={name}")));
         }
         self.refill();
+    }
+
+    /// The right to read `topic` was taken: nothing more of it is handed out, and a poll tells `error`, once.
+    fn deny(&mut self, topic: u64, error: Error) {
+        if !self.denied.insert(topic) {
+            return;
+        }
+        self.queue.retain(|queued| queued.key.topic != topic);
+        self.errors.retain(|(of, _)| of.topic != topic);
+        let keys: Vec<_> = self.parts.keys().filter(|key| key.topic == topic).copied().collect();
+        self.requests.extend(keys.iter().map(|key| Request::Stop(*key)));
+        self.errors.extend(keys.first().map(|key| (*key, error)));
     }
 }

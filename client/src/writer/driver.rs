@@ -35,7 +35,12 @@ pub(super) async fn drive(shared: Arc<Shared>) {
         let again = error.may_retry() || matches!(error.code(), Code::Internal | Code::Terminated);
         match shared.connection.options().retry.pause_after(failed) {
             Some(pause) if again => {
-                tracing::warn!(%error, ?pause, "write stream broke");
+                // Without unanswered writes nothing is at stake, and nobody may be there to write any more.
+                if shared.window.lock().is_empty() {
+                    tracing::debug!(%error, ?pause, "idle write stream broke");
+                } else {
+                    tracing::warn!(%error, ?pause, "write stream broke");
+                }
                 tokio::time::sleep(pause).await;
             }
             _ => {

@@ -287,7 +287,7 @@ impl<'a> Binder<'a, '_> {
                 }
                 continue;
             }
-            if let Some(pair) = coerce::unify(self.cx.copy(&value)?, item, zone)? {
+            if let Some(pair) = coerce::unify(value.clone(), item, zone)? {
                 pairs.push(pair);
             }
         }
@@ -300,7 +300,11 @@ impl<'a> Binder<'a, '_> {
         }
         let (op, join) =
             if negated { (Operator::NotEq, Operator::And) } else { (Operator::Eq, Operator::Or) };
-        let mut terms: Vec<DfExpr> = pairs.into_iter().map(|(l, r)| binary(l.expr, op, r.expr)).collect();
+        let mut terms = Vec::with_capacity(pairs.len());
+        for (l, r) in pairs {
+            // Here the operand does stand in the plan as often as there are items.
+            terms.push(binary(self.cx.copy(&l)?.expr, op, r.expr));
+        }
         // Joined in pairs, not in a row: everything that walks the tree recurses, and a list may be long.
         while terms.len() > 1 {
             let mut joined = Vec::with_capacity(terms.len().div_ceil(2));

@@ -13,8 +13,8 @@ use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
 
 use super::complete::{SqlHelper, TablesOf, is_command};
-use super::run::{Runner, first_word};
-use super::split::{is_complete, statements};
+use super::run::Runner;
+use super::split::{first_word, is_complete, statements};
 use crate::cli::common::{note, print_error, quoted};
 use crate::cli::output::Printer;
 use crate::cli::subscribe::statement::Ended;
@@ -88,6 +88,7 @@ pub(super) async fn run(mut runner: Runner) -> Result<()> {
             }
             break;
         }
+        runner.signals.forget_interrupts();
         let mut printer = Printer::new(BufWriter::new(io::stdout()), runner.format, runner.zone);
         for statement in statements(&line) {
             stale |= !only_reads(&statement.text);

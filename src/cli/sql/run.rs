@@ -3,11 +3,12 @@
 use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
 
-use client::{Connection, QueryResult};
+use arrow::array::RecordBatch;
+use client::{Column, Connection, QueryResult};
 use indicatif::ProgressBar;
 use model::{Code, Error, Result, Zone};
 
-use super::split::{Statement, without_comments};
+use super::split::{Statement, first_word};
 use crate::cli::common::{ConnectArgs, Signals, note, output_failed};
 use crate::cli::output::{Format, Printer};
 use crate::cli::subscribe::statement::{self as subscribe, Ended};
@@ -36,21 +37,15 @@ impl Runner {
         let connection = self.connection.clone();
         let zone = self.zone;
         let interactive = self.interactive;
+        let signals = &mut self.signals;
         // A query that is dropped is cancelled in the server too.
-        let work = async {
-            let mut result = connection.sql(&statement.text).await?;
-            if vertical {
-                let mut printer = Printer::new(printer.out(), Format::Vertical, zone);
-                print(&mut result, &mut printer, interactive).await?;
-            } else {
-                print(&mut result, printer, interactive).await?;
-            }
-            Ok::<_, Error>(result)
-        };
-        let result = tokio::select! {
-            result = work => result?,
-            () = self.signals.next() => return Err(Error::of(Code::Terminated)),
-        };
+        let mut result = unless_cancelled(signals, connection.sql(&statement.text)).await?;
+        if vertical {
+            let mut printer = Printer::new(printer.out(), Format::Vertical, zone);
+            print(&mut result, &mut printer, interactive, signals).await?;
+        } else {
+            print(&mut result, printer, interactive, signals).await?;
+        }
         self.tell(&statement.text, &result);
         Ok(Ended::Done)
     }
@@ -75,20 +70,29 @@ fn changes_database(statement: &str) -> bool {
     first_word(statement).eq_ignore_ascii_case("use")
 }
 
-/// The statement's first word, behind comments.
-pub(super) fn first_word(statement: &str) -> &str {
-    without_comments(statement).split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default()
-}
-
 fn rows(count: u64) -> String {
     if count == 1 { "1 row".to_owned() } else { format!("{count} rows") }
 }
 
-/// Prints batches as they come. A person who waits sees how many have come so far.
+/// What `work` comes to, unless a signal is there or comes first.
+async fn unless_cancelled<T>(signals: &mut Signals, work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::select! {
+        // Work that never waits must not keep the signals from being looked at.
+        biased;
+        () = signals.next() => Err(Error::of(Code::Terminated)),
+        done = work => done,
+    }
+}
+
+/// Rows printed before the signals are looked at again: a terminal may take its time for each.
+const ROWS_AT_ONCE: usize = 64;
+
+/// Prints batches as they come, until a signal comes. A person who waits sees how many have come so far.
 async fn print<W: Write>(
     result: &mut QueryResult,
     printer: &mut Printer<W>,
     interactive: bool,
+    signals: &mut Signals,
 ) -> Result<()> {
     if !result.has_rows() {
         return printer.affected(result.affected_rows()).map_err(output_failed);
@@ -97,19 +101,36 @@ async fn print<W: Write>(
     printer.begin(&columns).map_err(output_failed)?;
     let spinner = interactive.then(|| Spinner::start(ProgressBar::new_spinner()));
     let mut count = 0_u64;
-    while let Some(batch) = result.next_batch().await? {
+    while let Some(batch) = unless_cancelled(signals, result.next_batch()).await? {
         count += u64::try_from(batch.num_rows()).unwrap_or(u64::MAX);
-        let printed = match &spinner {
+        let mut rows = || print_batch(printer, &columns, &batch, || signals.have_come());
+        match &spinner {
             Some(Spinner(spinner)) => {
                 spinner.set_message(format!("{count} rows so far"));
-                spinner.suspend(|| printer.rows(&columns, &batch))
+                spinner.suspend(rows)?;
             }
-            None => printer.rows(&columns, &batch),
-        };
-        printed.map_err(output_failed)?;
+            None => rows()?,
+        }
     }
     drop(spinner);
     printer.end().map_err(output_failed)
+}
+
+/// Prints a batch, or as much of it as there is time for until `cancelled` says so.
+fn print_batch<W: Write>(
+    printer: &mut Printer<W>,
+    columns: &[Column],
+    batch: &RecordBatch,
+    mut cancelled: impl FnMut() -> bool,
+) -> Result<()> {
+    for start in (0..batch.num_rows()).step_by(ROWS_AT_ONCE) {
+        if cancelled() {
+            return Err(Error::of(Code::Terminated));
+        }
+        let rows = batch.slice(start, ROWS_AT_ONCE.min(batch.num_rows() - start));
+        printer.rows(columns, &rows).map_err(output_failed)?;
+    }
+    Ok(())
 }
 
 /// Shows that something goes on, for as long as it lives: also a statement that Ctrl-C drops takes it off the screen.
@@ -130,12 +151,36 @@ impl Drop for Spinner {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array};
+    use model::DataType;
+
     use super::*;
 
     #[test]
     fn only_use_changes_the_database() {
         assert!(changes_database("use power") && changes_database("-- mine\n/* now */ USE `power`"));
         assert!(!changes_database("select 1") && !changes_database("user") && !changes_database(""));
+    }
+
+    #[test]
+    fn a_cancelled_batch_is_printed_no_further() {
+        let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..1_000));
+        let batch = RecordBatch::try_from_iter([("v", values)]).unwrap();
+        let columns =
+            [Column { name: "v".into(), data_type: DataType::BigInt, precision: model::Precision::Ms }];
+        let printed = |looks: usize| {
+            let mut printer = Printer::new(Vec::new(), Format::Csv, Zone::UTC);
+            let mut left = looks;
+            let done = print_batch(&mut printer, &columns, &batch, || {
+                left = left.saturating_sub(1);
+                left == 0
+            });
+            (done.map_err(|error| error.code()), printer.out().split(|&byte| byte == b'\n').count() - 1)
+        };
+        assert_eq!(printed(3), (Err(Code::Terminated), 2 * ROWS_AT_ONCE));
+        assert_eq!(printed(1_000), (Ok(()), 1_000), "all rows, also those of the last, smaller part");
     }
 
     #[tokio::test]

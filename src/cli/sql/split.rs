@@ -70,7 +70,7 @@ fn end(text: &str) -> Option<End> {
             ('`', _) => {
                 chars.by_ref().find(|(_, inner)| *inner == '`');
             }
-            ('-', Some('-')) => {
+            ('-', Some('-')) if !is_option(text, at) => {
                 chars.by_ref().find(|(_, inner)| *inner == '\n');
             }
             ('/', Some('*')) => {
@@ -87,6 +87,18 @@ fn end(text: &str) -> Option<End> {
         }
     }
     None
+}
+
+/// Whether the dashes at `at` begin a long option of a `subscribe` statement, which the statement itself refuses: as the
+/// comment that they begin in SQL they would hide its `;`.
+fn is_option(text: &str, at: usize) -> bool {
+    let named = text.get(at + 2..).is_some_and(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()));
+    named && first_word(text.get(..at).unwrap_or("")).eq_ignore_ascii_case("subscribe")
+}
+
+/// The statement's first word, behind comments.
+pub(super) fn first_word(statement: &str) -> &str {
+    without_comments(statement).split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default()
 }
 
 /// Where a statement begins: behind blanks and comments; `None` where there is nothing else.
@@ -157,5 +169,13 @@ mod tests {
     fn a_statement_goes_on_until_its_terminator() {
         assert!(is_complete("select 1;") && is_complete("") && is_complete("a; b\\G -- done"));
         assert!(!is_complete("select 1") && !is_complete("a; b") && !is_complete("select ';"));
+    }
+
+    #[test]
+    fn a_long_option_of_subscribe_is_no_comment() {
+        assert!(is_complete("subscribe t -g g --from earliest;"));
+        assert!(is_complete("-- mine\nSubscribe t --from x; select 1;"));
+        assert!(!is_complete("subscribe t -- all of it;"), "a comment all the same");
+        assert!(!is_complete("select 1 --from;"));
     }
 }

@@ -21,6 +21,8 @@ Usage: subscribe <topic> -g <group_id> [options];
 
 Press Ctrl+C to stop subscribing.";
 
+/// What may be instead of an option that there is not.
+const OPTIONS: &str = "`-g`, `-c`, `-o earliest|latest`, `-n` and `-t`";
 const NAME_BYTES_MAX: usize = 191;
 const POLL_MS: u64 = 1_000;
 
@@ -71,8 +73,8 @@ pub(in crate::cli) fn words(statement: &str) -> Option<Vec<String>> {
     words.first().is_some_and(|first| first.eq_ignore_ascii_case("subscribe")).then(|| words.split_off(1))
 }
 
-/// Reads the options; warnings about unknown ones go to `warn`.
-fn parse(words: &[String], warn: &mut Vec<String>) -> Parsed {
+/// Reads the options.
+fn parse(words: &[String]) -> Parsed {
     let mut wanted = Wanted {
         topic: String::new(),
         group: String::new(),
@@ -91,12 +93,9 @@ fn parse(words: &[String], warn: &mut Vec<String>) -> Parsed {
             "-o" => wanted.offset = value(),
             "-n" => wanted.rows = value().parse().ok().filter(|rows| *rows > 0),
             "-t" => wanted.poll_ms = value().parse().ok().filter(|ms| *ms > 0).unwrap_or(POLL_MS),
-            option if option.starts_with('-') => {
-                warn.push(format!("Warning: unknown option '{option}', ignored."));
-                value();
-            }
-            topic if wanted.topic.is_empty() => wanted.topic = topic.to_owned(),
-            other => warn.push(format!("Warning: unknown option '{other}', ignored.")),
+            topic if wanted.topic.is_empty() && !topic.starts_with('-') => wanted.topic = topic.to_owned(),
+            // TDengine's shell warns, swallows the next word and goes on with other rows than were asked for.
+            other => return Parsed::Wrong(unknown(other)),
         }
     }
     if wanted.topic.is_empty() {
@@ -106,6 +105,15 @@ fn parse(words: &[String], warn: &mut Vec<String>) -> Parsed {
         return Parsed::Wrong("Error: group_id is required. Use -g <group_id>.".into());
     }
     Parsed::Run(wanted)
+}
+
+/// The long options are those of the command `tidemark subscribe`.
+fn unknown(option: &str) -> String {
+    let text = format!("Error: unknown option '{option}': the statement takes {OPTIONS}.");
+    if option.starts_with("--") {
+        return format!("{text} The command `tidemark subscribe` takes long ones.");
+    }
+    text
 }
 
 fn cut(mut text: String) -> String {
@@ -141,13 +149,8 @@ pub(in crate::cli) async fn run(
     out: &mut impl Write,
     signals: &mut Signals,
 ) -> Result<Ended> {
-    let mut warnings = Vec::new();
-    let parsed = parse(words, &mut warnings);
     let mut say = |text: &str| writeln!(out, "{text}").and_then(|()| out.flush()).map_err(output_failed);
-    for warning in &warnings {
-        note(warning);
-    }
-    let wanted = match parsed {
+    let wanted = match parse(words) {
         Parsed::Usage => return say(USAGE).map(|()| Ended::Done),
         Parsed::Wrong(text) => {
             note(&text);
@@ -228,10 +231,8 @@ fn print(
 mod tests {
     use super::*;
 
-    fn read(statement: &str) -> (Parsed, Vec<String>) {
-        let mut warnings = Vec::new();
-        let parsed = parse(&words(statement).unwrap(), &mut warnings);
-        (parsed, warnings)
+    fn read(statement: &str) -> Parsed {
+        parse(&words(statement).unwrap())
     }
 
     #[test]
@@ -243,25 +244,39 @@ mod tests {
 
     #[test]
     fn options_are_read() {
-        let (parsed, warnings) = read("subscribe t -g g -c me -o earliest -n 8 -t 50");
+        let parsed = read("subscribe t -g g -c me -o earliest -n 8 -t 50");
         let Parsed::Run(wanted) = parsed else { panic!("{parsed:?}") };
         assert_eq!((wanted.topic.as_str(), wanted.group.as_str(), wanted.client.as_str()), ("t", "g", "me"));
         assert_eq!((wanted.offset.as_str(), wanted.rows, wanted.poll_ms), ("earliest", Some(8), 50));
-        assert!(warnings.is_empty());
-        let Parsed::Run(defaults) = read("subscribe t -g g -n 0 -t -5").0 else { panic!("not run") };
+        let Parsed::Run(defaults) = read("subscribe t -g g -n 0 -t -5") else { panic!("not run") };
         assert_eq!((defaults.offset.as_str(), defaults.rows, defaults.poll_ms), ("latest", None, 1_000));
     }
 
     #[test]
     fn what_is_missing_is_told_as_tdengines_shell_does() {
-        assert_eq!(read("subscribe").0, Parsed::Usage);
-        assert_eq!(read("subscribe t -g g -h").0, Parsed::Usage);
+        assert_eq!(read("subscribe"), Parsed::Usage);
+        assert_eq!(read("subscribe t -g g -h"), Parsed::Usage);
         let wrong = Parsed::Wrong("Error: group_id is required. Use -g <group_id>.".into());
-        assert_eq!(read("subscribe t").0, wrong);
-        let (parsed, warnings) = read("subscribe t -x 5 -g g");
-        assert!(matches!(parsed, Parsed::Run(_)), "the value is swallowed");
-        assert_eq!(warnings, ["Warning: unknown option '-x', ignored."]);
+        assert_eq!(read("subscribe t"), wrong);
         assert!(USAGE.starts_with("Usage: subscribe <topic> -g <group_id> [options];"));
         assert!(USAGE.ends_with("Press Ctrl+C to stop subscribing."));
+    }
+
+    #[test]
+    fn an_unknown_option_is_no_subscription() {
+        for (statement, option) in [
+            ("subscribe t -x 5 -g g", "-x"),
+            ("subscribe t -g g earliest", "earliest"),
+            ("subscribe t -g g -f earliest", "-f"),
+        ] {
+            let Parsed::Wrong(text) = read(statement) else { panic!("{statement} was taken") };
+            let start = format!("Error: unknown option '{option}': ");
+            assert!(
+                text.starts_with(&start) && text.contains("`-o earliest|latest`, `-n` and `-t`"),
+                "{text}"
+            );
+        }
+        let Parsed::Wrong(text) = read("subscribe t --from earliest") else { panic!("a long one was taken") };
+        assert!(text.contains("'--from'") && text.contains("`tidemark subscribe`"), "{text}");
     }
 }

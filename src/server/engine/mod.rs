@@ -7,6 +7,7 @@ mod delete;
 mod names;
 mod outcome;
 mod privileges;
+mod queries;
 mod show;
 mod statement;
 mod system;
@@ -29,6 +30,7 @@ pub use vnodes::Vnodes;
 pub use write::{StartedWrite, WriteTarget};
 
 use compact::Compacts;
+use queries::Queries;
 
 use crate::server::clock::SystemClock;
 use crate::server::data_dir::DataDir;
@@ -39,7 +41,7 @@ use crate::server::sessions::{Session, Sessions};
 pub struct Engine {
     mnode: Mnode,
     vnodes: Arc<Vnodes>,
-    query: query::engine::Engine,
+    queries: Queries,
     sessions: Sessions,
     compacts: Compacts,
     clock: Arc<SystemClock>,
@@ -66,9 +68,9 @@ impl Engine {
         vnodes.refuse_strangers(|vgroup| mnode.knows_vgroup(vgroup))?;
         // From here on statements that a crash cut short are finished, and consumers are watched.
         mnode.start();
-        let query = query::engine::Engine::new(&query::engine::EngineSettings::default())?;
+        let queries = Queries::new(&query::engine::EngineSettings::default())?;
         let (sessions, compacts) = (Sessions::default(), Compacts::default());
-        Ok(Arc::new(Self { mnode, vnodes, query, sessions, compacts, clock, _data_dir: data_dir }))
+        Ok(Arc::new(Self { mnode, vnodes, queries, sessions, compacts, clock, _data_dir: data_dir }))
     }
 
     /// Stops in order: no more decisions, then every shard flushed and synced.

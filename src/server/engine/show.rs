@@ -142,10 +142,7 @@ impl Engine {
                 return text_table(&["topic_name", "create_sql"], columns);
             }
         };
-        let query = parser::parse_query(&sql)?;
-        let relations = self.resolve(session, cx, &query)?;
-        let plan = query::plan::plan(&query, &relations, &self.plan_session(session, cx))?;
-        self.query.execute(&plan).await.map(Outcome::Rows)
+        self.query(session, cx, parser::parse_query(&sql)?).await
     }
 
     /// The condition of SHOW TABLES and SHOW STABLES.

@@ -35,8 +35,8 @@ impl Engine {
         }
         let statement = parser::parse_with(sql, &ParseOptions { sql_bytes_max: self.sql_bytes_max() })?;
         match statement {
-            Statement::Query(query) => self.query(session, cx, &query).await,
-            Statement::Explain { analyze, query } => self.explain(session, cx, analyze, &query).await,
+            Statement::Query(query) => self.query(session, cx, *query).await,
+            Statement::Explain { analyze, query } => self.explain(session, cx, analyze, *query).await,
             Statement::Show(show) => self.show(session, cx, show).await,
             Statement::Describe(name) => self.describe(session, cx, &name),
             Statement::Delete { table, filter } => self.delete(session, cx, &table, filter.as_ref()).await,
@@ -51,10 +51,16 @@ impl Engine {
         usize::try_from(self.mnode.setting(settings::SQL_BYTES_MAX)).unwrap_or(usize::MAX)
     }
 
-    async fn query(&self, session: &Session, cx: &StatementContext, query: &Query) -> Result<Outcome> {
-        let relations = self.resolve(session, cx, query)?;
-        let plan = query::plan::plan(query, &relations, &self.plan_session(session, cx))?;
-        self.query.execute(&plan).await.map(Outcome::Rows)
+    pub(super) async fn query(
+        &self,
+        session: &Session,
+        cx: &StatementContext,
+        query: Query,
+    ) -> Result<Outcome> {
+        let relations = self.resolve(session, cx, &query)?;
+        let session = self.plan_session(session, cx);
+        let stream = self.queries.run(move || query::plan::plan(&query, &relations, &session)).await?;
+        Ok(Outcome::Rows(stream))
     }
 
     async fn explain(
@@ -62,14 +68,14 @@ impl Engine {
         session: &Session,
         cx: &StatementContext,
         analyze: bool,
-        query: &Query,
+        query: Query,
     ) -> Result<Outcome> {
         if analyze {
             return Err(model::Error::not_supported("EXPLAIN ANALYZE"));
         }
-        let relations = self.resolve(session, cx, query)?;
-        let plan = query::plan::plan(query, &relations, &self.plan_session(session, cx))?;
-        let lines = self.query.explain(&plan).await?;
+        let relations = self.resolve(session, cx, &query)?;
+        let session = self.plan_session(session, cx);
+        let lines = self.queries.explain(move || query::plan::plan(&query, &relations, &session)).await?;
         super::show::text_rows("QUERY_PLAN", lines)
     }
 

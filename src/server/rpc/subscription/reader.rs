@@ -182,10 +182,11 @@ impl Reader {
         let mut subscription = self.open().await?;
         let opened = Arc::clone(&self.opened);
         let mut told = None;
+        let mut changes = opened.engine.mnode().changes();
         loop {
             // Credit first: what is read is sent, nothing is read ahead of what the client can take.
             let credit = opened.credit.acquire().await.map_err(Error::internal)?;
-            self.wait_for_permission().await?;
+            self.require_permission()?;
             let now_ns = opened.engine.clock().now_ns();
             match subscription.read(now_ns.saturating_add(opened.fetch_max_wait_ns))? {
                 Read::Batch(batch) => {
@@ -199,26 +200,27 @@ impl Reader {
                 Read::CaughtUp(range) => {
                     drop(credit);
                     self.tell(range, false, &mut told).await?;
-                    subscription.ready().await;
+                    tokio::select! {
+                        () = subscription.ready() => {}
+                        // The right to read may have been taken.
+                        changed = changes.changed() => changed.map_err(|_| Error::of(Code::ShuttingDown))?,
+                    }
                 }
             }
         }
     }
 
-    /// Waits while the user has no right to read the topic; GRANT and REVOKE take effect while consumers run.
-    async fn wait_for_permission(&self) -> Result<()> {
+    /// GRANT and REVOKE take effect while consumers run: the client starts anew once a heartbeat says that it may.
+    fn require_permission(&self) -> Result<()> {
         let mnode = self.opened.engine.mnode();
         let topic = TopicId(self.start.topic);
-        let mut changes = mnode.changes();
-        loop {
-            let catalog = mnode.catalog();
-            let found = catalog
-                .topic_by_id(topic)
-                .ok_or_else(|| Error::with(Code::TopicNotExist, format_args!("id={topic}")))?;
-            if mnode.may_subscribe(&self.opened.session.user, &found.name)? {
-                return Ok(());
-            }
-            changes.changed().await.map_err(|_| Error::of(Code::ShuttingDown))?;
+        let catalog = mnode.catalog();
+        let found = catalog
+            .topic_by_id(topic)
+            .ok_or_else(|| Error::with(Code::TopicNotExist, format_args!("id={topic}")))?;
+        match mnode.may_subscribe(&self.opened.session.user, &found.name)? {
+            true => Ok(()),
+            false => Err(Error::with(Code::NoPrivilege, format_args!("topic={}", found.name))),
         }
     }
 
