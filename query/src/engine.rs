@@ -43,7 +43,6 @@ use futures::StreamExt as _;
 use model::{Error, Result};
 
 use crate::operator::node::OperatorPlanner;
-use crate::operator::sums::SumBlocks;
 use crate::plan::error::from_datafusion;
 use crate::plan::{OutputColumn, Plan};
 
@@ -216,7 +215,6 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
         Arc::new(OutputRequirements::new_remove_mode()),
         Arc::new(LimitPushdown::new()),
         Arc::new(ProjectionPushdown::new()),
-        Arc::new(SumBlocks),
         // Long scans yield to the runtime, so that a query can be cancelled.
         Arc::new(EnsureCooperative::new()),
     ]

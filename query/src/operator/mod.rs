@@ -5,6 +5,5 @@ pub(crate) mod node;
 pub(crate) mod partition;
 pub(crate) mod pushdown;
 pub(crate) mod scan;
-pub(crate) mod sums;
 
 pub use scan::table_batch;

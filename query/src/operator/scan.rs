@@ -25,9 +25,7 @@ use crate::function::values;
 use crate::operator::pushdown::{self, Pushed};
 use crate::plan::error::to_datafusion;
 use crate::plan::types::physical_expr;
-use crate::source::{
-    ScanColumn, ScanOrder, ScanRequest, Shard, SummedScan, TableFilter, TableListRequest, TimeRange,
-};
+use crate::source::{ScanColumn, ScanOrder, ScanRequest, Shard, TableFilter, TableListRequest, TimeRange};
 
 /// What a plan reads of a relation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,38 +247,6 @@ impl ShardScan {
             Boundedness::Bounded,
         ));
         Self { shards, request, reading, tag_ids, fetch: None, properties }
-    }
-
-    /// Columns of its batches, where it has any.
-    pub(crate) fn columns(&self) -> &[ScanColumn] {
-        &self.request.columns
-    }
-
-    /// Whether every row that it gives is wanted, so that sums of them are as good.
-    pub(crate) fn can_sum(&self) -> bool {
-        let request = &self.request;
-        self.reading == Reading::Rows
-            && request.row_filters.is_empty()
-            && request.limit.is_none()
-            && self.fetch.is_none()
-    }
-
-    /// As [`ExecutionPlan::execute`], with blocks of which `columns` are summed up. `None` where there is no shard.
-    pub(crate) fn execute_summed(
-        &self,
-        partition: usize,
-        columns: &[ColumnId],
-    ) -> DfResult<Option<SummedScan>> {
-        let Some(shard) = self.shards.get(partition) else { return Ok(None) };
-        let SummedScan { rows, blocks } =
-            shard.scan_summed(self.request.clone(), columns).map_err(to_datafusion)?;
-        let schema = self.schema();
-        if !schema.fields().is_empty() {
-            return Ok(Some(SummedScan { rows, blocks }));
-        }
-        let rows = rows.map(|batch| batch.and_then(|b| without_columns(&b)));
-        let rows = Box::pin(RecordBatchStreamAdapter::new(schema, rows));
-        Ok(Some(SummedScan { rows, blocks }))
     }
 
     fn children(&self, shard: &dyn Shard) -> DfResult<RecordBatch> {
