@@ -16,8 +16,8 @@ use super::wal::verify_segments;
 /// `tidemark verify`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "PATH is a data directory or the folder of one vgroup, also a bare copy of one. A line a log segment \
-                        and data file. Exit status 0: intact; 1: damage found."
+    after_help = "PATH is a data directory or the folder of one vgroup, also a bare copy of one.\nPrints a line a log \
+                  segment and data file. Exit status 0: intact; 1: damage found."
 )]
 pub struct VerifyArgs {
     /// Data directory or folder of a vgroup

@@ -66,7 +66,7 @@ fn a_data_file_that_changed_is_not_read() {
             "INSERT INTO d.n VALUES (1900000000000, 1, 'far'); SELECT v FROM d.n WHERE ts > 1800000000000; \
              DELETE FROM d.n WHERE ts > 1800000000000",
         );
-        assert!(rows.contains("v\n1"), "byte {at}: {rows}");
+        assert!(rows.contains("v\r\n1"), "byte {at}: {rows}");
         server.kill();
     }
     std::fs::write(&file, &intact).expect("restored");

@@ -17,6 +17,14 @@ async fn a_second_server_on_one_directory_is_refused() {
         "{stderr}"
     );
     assert!(output.stdout.is_empty(), "no ready line");
+    // Nor is the lock gone with the file that names its holder.
+    std::fs::remove_file(server.data_dir().join("LOCK")).expect("removed");
+    let output = tidemark()
+        .args(["serve", "--grpc", "127.0.0.1:0", "--data-dir"])
+        .arg(server.data_dir())
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
     let connection = connect(&server).await;
     query(&connection, "CREATE DATABASE still_here").await;
 }

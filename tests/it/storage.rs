@@ -47,9 +47,9 @@ fn flush_writes_files_and_compact_makes_them_one() {
     }
     server.sql("DELETE FROM d.t WHERE ts = 1700000000002");
     let expected = server.sql("SELECT a, b FROM d.s ORDER BY ts");
-    assert_eq!(expected, "a,b\n2,12\n0,\n2,\n");
+    assert_eq!(expected, "a,b\r\n2,12\r\n0,\r\n2,\r\n");
     let answer = server.sql("COMPACT DATABASE d");
-    assert_eq!(answer, "result,id,reason\naccepted,1,success\n");
+    assert_eq!(answer, "result,id,reason\r\naccepted,1,success\r\n");
     wait_for_compact(&server);
     assert!(server.sql("SHOW COMPACTS").contains(",done,100"), "{}", server.sql("SHOW COMPACTS"));
     let details = server.sql("SHOW COMPACT 1");
@@ -82,7 +82,7 @@ fn a_narrowed_keep_hides_old_rows_at_once() {
     );
     assert_eq!(files(&server).len(), 2);
     let shown = server.sql("ALTER DATABASE d KEEP 10d; SELECT v FROM d.t");
-    assert!(shown.ends_with("v\n1\n"), "{shown}");
+    assert!(shown.ends_with("v\r\n1\r\n"), "{shown}");
     server.sql("TRIM DATABASE d");
     assert_eq!(files(&server).len(), 1);
 }

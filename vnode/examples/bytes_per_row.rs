@@ -1,4 +1,4 @@
-//! Bytes a row and time that data files take, by level of zstd: what docs/decisions/0010 rests on.
+//! Bytes a row and time that data files take, by level of zstd: what docs/decisions/0011 rests on.
 //!
 //! `cargo run --release -p tidemark-vnode --example bytes_per_row [TABLES [ROWS [DIR]]]`
 //!

@@ -17,7 +17,7 @@ pub(super) const SAMPLE_ROWS: usize = 32 * 1024;
 /// Rows of a data page. What one point query decodes at least, for each column.
 const PAGE_ROWS: usize = 20_000;
 
-/// How hard zstd tries, by what the file is written for; docs/decisions/0010 has the measurement.
+/// How hard zstd tries, by what the file is written for; docs/decisions/0011 has the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompressionLevels {
     /// Files of a flush: writers wait for it where it does not keep up, and a merge writes its rows again.
