@@ -15,6 +15,8 @@ struct Shell {
     child: Child,
     terminal: File,
     shown: String,
+    /// Up to where that was looked through.
+    seen: usize,
 }
 
 impl Drop for Shell {
@@ -45,7 +47,7 @@ impl Shell {
             .stderr(end())
             .spawn()
             .expect("the shell starts");
-        let mut shell = Self { child, terminal: terminal.into(), shown: String::new() };
+        let mut shell = Self { child, terminal: terminal.into(), shown: String::new(), seen: 0 };
         shell.read_until("tidemark> ");
         shell
     }
@@ -55,10 +57,13 @@ impl Shell {
         self.terminal.write_all(text.as_bytes()).expect("typed");
     }
 
-    /// Reads what it shows until `text` comes, which is looked for behind what was read before.
+    /// Reads what it shows until `text` comes, which is looked for behind what was found before.
     fn read_until(&mut self, text: &str) {
-        let before = self.shown.len();
-        while !self.shown[before..].contains(text) {
+        loop {
+            if let Some(at) = self.shown[self.seen..].find(text) {
+                self.seen += at + text.len();
+                return;
+            }
             assert!(self.read_on(), "ended before {text:?}: {}", self.shown);
         }
     }
