@@ -15,7 +15,7 @@ const NOT_YET: &str = "not yet";
 /// How many lines may stand with a reason that stays: 5 % of 303.
 const FINAL_MAX: usize = 15;
 /// How many may stand as not built. To be lowered with each that leaves.
-const NOT_YET_MAX: usize = 22;
+const NOT_YET_MAX: usize = 21;
 
 /// Line by id: reason and note.
 type Listed = BTreeMap<String, (String, String)>;
@@ -40,7 +40,7 @@ pub(super) fn reason(id: &str) -> Option<String> {
 pub(super) fn check(prefix: &str, outcomes: &Outcomes) {
     let mut listed = read();
     let failed = |id: &String| outcomes.get(id).is_some_and(Result::is_err);
-    println!(
+    eprintln!(
         "{prefix}: {} of {} as captured, {} listed in all",
         outcomes.values().filter(|o| o.is_ok()).count(),
         outcomes.len(),

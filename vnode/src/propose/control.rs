@@ -39,10 +39,6 @@ pub(crate) fn commit(state: &VnodeState, request: CommitRequest, is_quiet: bool)
     let CommitRequest { topic, group, consumer, epoch, offset, sequence } = request;
     let held = state.groups.get(topic, &group).filter(|held| held.is_owned_by(consumer, epoch));
     let held = held.ok_or_else(|| Error::of(Code::ConsumerMismatch))?;
-    let end = state.applied().next();
-    if offset > end {
-        return Err(Error::with(Code::OffsetOutOfRange, format_args!("offset={offset} end={end}")));
-    }
     let is_stored = held.committed.as_ref().is_some_and(|last| last.offset == offset);
     if !held.is_next_commit(consumer, sequence) || (is_quiet && is_stored) {
         return Ok(None);
