@@ -113,30 +113,6 @@ async fn keep_is_checked_when_it_is_altered_too() {
     assert_eq!(query(&connection, "SELECT v FROM d.n").await.len(), 1);
 }
 
-/// A query that computes for minutes takes no thread from the rest of the server, and goes when its client does.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_query_without_measure_stops_nobody_else() {
-    let (mut server, connection) = start().await;
-    let rows: Vec<String> = (0..20_000).map(|n| format!("(now + {n}a, 1, 'a')")).collect();
-    query(&connection, &format!("INSERT INTO d.n VALUES {}", rows.join(" "))).await;
-    let heavy =
-        "SELECT COUNT(*) FROM d.n a, d.n b, d.n c WHERE a.ts < b.ts AND LENGTH(REPEAT('x', 2000)) > c.v";
-    let mut running = Vec::new();
-    for _ in 0..8 {
-        let connection = connect(&server).await;
-        running.push(tokio::spawn(async move {
-            connection.sql(heavy).await?.rows().await.map(|rows| rows.len())
-        }));
-    }
-    for n in 0..20 {
-        query(&connection, &format!("INSERT INTO d.n VALUES (now + 360{n:02}s, 2, 'b')")).await;
-        connect(&server).await;
-    }
-    assert!(running.iter().all(|query| !query.is_finished()), "they were under way all the time");
-    running.iter().for_each(tokio::task::JoinHandle::abort);
-    assert_eq!(server.terminate().code(), Some(0));
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_calls_of_a_consumer() {
     let (_server, connection) = start().await;
