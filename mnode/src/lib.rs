@@ -29,8 +29,8 @@ pub use node::{
 pub use rebalance::{Assignment, rebalance};
 pub use shards::{OwnerChange, Shards, StableDdl, TopicDdl, TopicInfo};
 pub use spec::{
-    Access, ColumnSpec, ConsumerParameters, ConsumerSpec, DatabaseChange, DatabaseSpec, DropGroupSpec,
-    DropTopicSpec, Grant, OffsetReset, ReloadSpec, StableChange, StableSpec, TopicKind, TopicMeta, TopicSpec,
+    Access, ColumnSpec, ConsumerParameters, ConsumerSpec, DatabaseSpec, DropGroupSpec, DropTopicSpec, Grant,
+    OffsetReset, ReloadSpec, StableChange, StableSpec, TopicKind, TopicMeta, TopicSpec,
 };
 pub use state::{
     Catalog, Command, Consumer, ConsumerState, Database, Event, GROUPS_MAX, Group, GroupKey, Intent,

@@ -1,8 +1,7 @@
 //! What callers hand in: statements and subscriptions, resolved from SQL or the wire but not yet checked.
 
 use model::{
-    CacheModel, ColumnDef, ColumnId, ColumnStorage, Compression, ConsumerId, DataType, DatabaseOptions,
-    Encoding, Level,
+    ColumnDef, ColumnId, ColumnStorage, Compression, ConsumerId, DataType, DatabaseOptions, Encoding, Level,
 };
 use serde::{Deserialize, Serialize};
 
@@ -15,25 +14,6 @@ pub struct DatabaseSpec {
     pub if_not_exists: bool,
     /// Options; those not given are defaults.
     pub options: DatabaseOptions,
-}
-
-/// One option of ALTER DATABASE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "each is the option of the same name in model::DatabaseOptions")]
-pub enum DatabaseChange {
-    Replica(u8),
-    BufferMib(u32),
-    Pages(u32),
-    CacheModel(CacheModel),
-    CachesizeMib(u32),
-    KeepMinutes([u64; 3]),
-    KeepTimeOffsetHours(u8),
-    Minrows(u32),
-    SttTrigger(u8),
-    WalLevel(u8),
-    WalFsyncPeriodMs(u32),
-    WalRetentionPeriodS(i64),
-    WalRetentionSizeKib(i64),
 }
 
 /// A column or tag in DDL.

@@ -1,8 +1,8 @@
-//! Options of a database: defaults here, spelling and ranges in the SQL crate.
+//! Options of a database: defaults here, spelling and the ranges of single ones in the SQL crate.
 
 use serde::{Deserialize, Serialize};
 
-use crate::Precision;
+use crate::{Code, Error, Precision, Result};
 
 /// Everything CREATE DATABASE can say that Tidemark keeps. Options that only tune TDengine's own files are kept to be
 /// shown and have no effect; `docs/sql.md` lists them.
@@ -48,6 +48,73 @@ pub struct DatabaseOptions {
     pub table_suffix: i16,
     /// WAL_*.
     pub wal: WalOptions,
+}
+
+/// One option of ALTER DATABASE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "each is the option of the same name in [`DatabaseOptions`]")]
+pub enum DatabaseChange {
+    Replica(u8),
+    BufferMib(u32),
+    Pages(u32),
+    CacheModel(CacheModel),
+    CachesizeMib(u32),
+    KeepMinutes([u64; 3]),
+    KeepTimeOffsetHours(u8),
+    Minrows(u32),
+    SttTrigger(u8),
+    WalLevel(u8),
+    WalFsyncPeriodMs(u32),
+    WalRetentionPeriodS(i64),
+    WalRetentionSizeKib(i64),
+}
+
+impl DatabaseChange {
+    /// Puts the change into `options`.
+    pub fn apply(self, options: &mut DatabaseOptions) {
+        match self {
+            Self::Replica(n) => options.replica = n,
+            Self::BufferMib(n) => options.buffer_mib = n,
+            Self::Pages(n) => options.pages = n,
+            Self::CacheModel(model) => options.cache_model = model,
+            Self::CachesizeMib(n) => options.cachesize_mib = n,
+            Self::KeepMinutes(keep) => options.keep_minutes = keep,
+            Self::KeepTimeOffsetHours(n) => options.keep_time_offset_hours = n,
+            Self::Minrows(n) => options.minrows = n,
+            Self::SttTrigger(n) => options.stt_trigger = n,
+            Self::WalLevel(n) => options.wal.level = n,
+            Self::WalFsyncPeriodMs(n) => options.wal.fsync_period_ms = n,
+            Self::WalRetentionPeriodS(n) => options.wal.retention_period_s = n,
+            Self::WalRetentionSizeKib(n) => options.wal.retention_size_kib = n,
+        }
+    }
+}
+
+const MINUTES_PER_DAY: u64 = 24 * 60;
+const KEEP_MINUTES_MAX: u64 = 365_000 * MINUTES_PER_DAY;
+/// 64 bits of nanoseconds end 106,751 days after 1970; TDengine draws the line a little before.
+const KEEP_MINUTES_MAX_NS: u64 = 106_580 * MINUTES_PER_DAY;
+
+impl DatabaseOptions {
+    /// KEEP against its own range, its order and DURATION: a KEEP of nothing would hide every row, and its files go.
+    ///
+    /// # Errors
+    /// [`Code::InvalidDatabaseOption`].
+    pub fn check_keep(&self) -> Result<()> {
+        let [keep0, keep1, keep2] = self.keep_minutes;
+        let max = if self.precision == Precision::Ns { KEEP_MINUTES_MAX_NS } else { KEEP_MINUTES_MAX };
+        if self.keep_minutes.iter().any(|k| !(MINUTES_PER_DAY..=max).contains(k)) {
+            let text = format!(
+                "Invalid option keep: {keep0}, {keep1}, {keep2} valid range: [{MINUTES_PER_DAY}m, {max}m]"
+            );
+            return Err(Error::text(Code::InvalidDatabaseOption, text));
+        }
+        if keep0 > keep1 || keep1 > keep2 || keep0 < self.duration_minutes.saturating_mul(3) {
+            let text = "Invalid duration value, should be keep2 >= keep1 >= keep0 >= 3 * duration";
+            return Err(Error::text(Code::InvalidDatabaseOption, text));
+        }
+        Ok(())
+    }
 }
 
 /// The log's options, see the queue chapter of the manual.
@@ -101,8 +168,6 @@ impl CacheModel {
             .find(|m| m.as_str().eq_ignore_ascii_case(text))
     }
 }
-
-const MINUTES_PER_DAY: u64 = 24 * 60;
 
 impl Default for DatabaseOptions {
     fn default() -> Self {

@@ -5,7 +5,10 @@
 
 use std::fmt;
 
-use model::{ColumnStorage, Compression, DataType, DatabaseOptions, DurationLiteral, Encoding, Level, Value};
+use model::{
+    ColumnStorage, Compression, DataType, DatabaseChange, DatabaseOptions, DurationLiteral, Encoding, Level,
+    Value,
+};
 
 /// `[db.]name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,25 +205,6 @@ pub enum Right {
         /// WRITE
         write: bool,
     },
-}
-
-/// One option of ALTER DATABASE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each is the option of the same name in model::DatabaseOptions")]
-pub enum DatabaseChange {
-    Replica(u8),
-    BufferMib(u32),
-    Pages(u32),
-    CacheModel(model::CacheModel),
-    CachesizeMib(u32),
-    KeepMinutes([u64; 3]),
-    KeepTimeOffsetHours(u8),
-    Minrows(u32),
-    SttTrigger(u8),
-    WalLevel(u8),
-    WalFsyncPeriodMs(u32),
-    WalRetentionPeriodS(i64),
-    WalRetentionSizeKib(i64),
 }
 
 /// A column or tag in DDL.

@@ -306,6 +306,16 @@ mod tests {
         log.sync().unwrap();
     }
 
+    /// Changes a byte of the first record's body: the file and what is in it now.
+    fn damage(disk: &Arc<dyn Disk>, dir: &Path) -> (std::path::PathBuf, Vec<u8>) {
+        let file = wal::verify(disk, dir).unwrap().remove(0).file;
+        let mut bytes = std::fs::read(&file).unwrap();
+        let at = bytes.windows(3).position(|w| w == b"one").unwrap();
+        bytes[at] ^= 1;
+        std::fs::write(&file, &bytes).unwrap();
+        (file, bytes)
+    }
+
     #[test]
     fn an_intact_log_verifies_and_dumps() {
         let dir = tempfile::tempdir().unwrap();
@@ -334,11 +344,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         log(dir.path());
         let disk: Arc<dyn Disk> = Arc::new(StdDisk);
-        let file = wal::verify(&disk, dir.path()).unwrap().remove(0).file;
-        let mut bytes = std::fs::read(&file).unwrap();
-        let at = bytes.windows(3).position(|w| w == b"one").unwrap();
-        bytes[at] ^= 1;
-        std::fs::write(&file, bytes).unwrap();
+        let (file, _) = damage(&disk, dir.path());
         let mut out = Vec::new();
         assert!(!verify(&disk, &file, &mut out).unwrap());
         let text = String::from_utf8(out).unwrap();
@@ -374,11 +380,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         log(dir.path());
         let disk: Arc<dyn Disk> = Arc::new(StdDisk);
-        let file = wal::verify(&disk, dir.path()).unwrap().remove(0).file;
-        let mut bytes = std::fs::read(&file).unwrap();
-        let at = bytes.windows(3).position(|w| w == b"one").unwrap();
-        bytes[at] ^= 1;
-        std::fs::write(&file, &bytes).unwrap();
+        let (file, bytes) = damage(&disk, dir.path());
         let run = |dry_run| {
             let mut out = Vec::new();
             let usable = repair(&disk, dir.path(), dry_run, &mut out).unwrap();
@@ -406,6 +408,9 @@ mod tests {
         let disk: Arc<dyn Disk> = Arc::new(StdDisk);
         let refused = repair(&disk, &path, false, &mut Vec::new()).unwrap_err();
         assert_eq!(refused.code(), Code::DataDirLocked);
+        std::fs::remove_file(dir.path().join("LOCK")).unwrap();
+        let refused = repair(&disk, &path, false, &mut Vec::new()).unwrap_err();
+        assert_eq!(refused.code(), Code::DataDirLocked, "with its lock file gone, too");
         drop(server);
         assert!(repair(&disk, &path, false, &mut Vec::new()).unwrap());
     }

@@ -43,7 +43,7 @@ impl DataDir {
     /// Whether `path` is not a data directory yet: the next [`Self::open`] makes one of it.
     #[must_use]
     pub fn is_new(path: &Path) -> bool {
-        !path.join("FORMAT").exists() && !path.join("mnode").exists()
+        !is_data_dir(path) && !path.join("mnode").exists()
     }
 
     /// Folder of the metadata group.
@@ -108,6 +108,10 @@ impl DataDir {
     }
 }
 
+fn is_data_dir(path: &Path) -> bool {
+    path.join("FORMAT").is_file()
+}
+
 fn gone(wal: &Path) -> Error {
     Error::text(Code::Damaged, format!("the vgroup's log is gone: path={}", wal.display()))
         .hint("put a copy of the vgroup's folder back and start again, or DROP DATABASE")
@@ -124,7 +128,7 @@ fn io(what: &str, path: &Path, source: std::io::Error) -> Error {
 /// [`Code::DataDirLocked`] where a server has it, and [`Code::Io`].
 pub fn lock_around(path: &Path) -> Result<Option<Lock>> {
     let path = path.canonicalize().map_err(|e| io("cannot find", path, e))?;
-    match path.ancestors().find(|dir| dir.join("LOCK").is_file()) {
+    match path.ancestors().find(|dir| dir.join("LOCK").is_file() || is_data_dir(dir)) {
         Some(dir) => take_lock(&dir.join("LOCK"), dir).map(Some),
         None => Ok(None),
     }

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use model::{Code, Error, Result, VgroupId};
+use model::{Code, DatabaseChange, Error, Result, VgroupId};
 use tokio::time::timeout;
 
 use super::{Inner, Mnode};
 use crate::spec::{
-    DatabaseChange, DatabaseSpec, DropGroupSpec, DropTopicSpec, Grant, ReloadSpec, StableChange, StableSpec,
-    TopicSpec,
+    DatabaseSpec, DropGroupSpec, DropTopicSpec, Grant, ReloadSpec, StableChange, StableSpec, TopicSpec,
 };
 use crate::state::Command;
 use crate::state::settings::setting;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use model::{
-    Clock, Code, ConsumerId, DataType, DatabaseInfo, DatabaseOptions, Epoch, Error, ManualClock, Result,
-    TopicId, VgroupId,
+    Clock, Code, ConsumerId, DataType, DatabaseChange, DatabaseInfo, DatabaseOptions, Epoch, Error,
+    ManualClock, Result, TopicId, VgroupId,
 };
 use parking_lot::Mutex;
 use wal::{Disk, StdDisk};
@@ -16,8 +16,8 @@ use super::{DEFAULT_PASSWORD, DdlOutcome, Mnode, MnodeOptions, PasswordCost};
 use crate::coordinator::{Heartbeat, PlaceReport};
 use crate::shards::{OwnerChange, Shards, StableDdl, TopicDdl};
 use crate::spec::{
-    ColumnSpec, ConsumerParameters, ConsumerSpec, DatabaseChange, DatabaseSpec, DropGroupSpec, DropTopicSpec,
-    ReloadSpec, StableChange, StableSpec, TopicKind, TopicMeta, TopicSpec,
+    ColumnSpec, ConsumerParameters, ConsumerSpec, DatabaseSpec, DropGroupSpec, DropTopicSpec, ReloadSpec,
+    StableChange, StableSpec, TopicKind, TopicMeta, TopicSpec,
 };
 use crate::state::{ConsumerState, Place, ReportedOffset};
 

@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Code, ConsumerId, Epoch, Error, Result, TopicId, VgroupId};
+use model::{Code, ConsumerId, DatabaseChange, Epoch, Error, Result, TopicId, VgroupId};
 use serde::{Deserialize, Serialize};
 
 use super::group::{GroupKey, Settled};
 use crate::rebalance::Assignment;
 use crate::spec::{
-    ConsumerSpec, DatabaseChange, DatabaseSpec, DropGroupSpec, DropTopicSpec, Grant, ReloadSpec,
-    StableChange, StableSpec, TopicSpec,
+    ConsumerSpec, DatabaseSpec, DropGroupSpec, DropTopicSpec, Grant, ReloadSpec, StableChange, StableSpec,
+    TopicSpec,
 };
 
 /// A change of the metadata. `by` is the user that asks; commands without it are the coordinator's own.

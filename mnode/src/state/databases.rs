@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{Code, DatabaseId, DatabaseInfo, DatabaseOptions, Error, Result, VgroupId};
+use model::{Code, DatabaseChange, DatabaseId, DatabaseInfo, DatabaseOptions, Error, Result, VgroupId};
 
 use super::{Database, Event, Intent, IntentKind, MnodeState};
-use crate::spec::{Access, DatabaseChange, DatabaseSpec};
+use crate::spec::{Access, DatabaseSpec};
 
 const NAME_BYTES_MAX: usize = 64;
 const VGROUPS_MAX: u32 = 1_024;
@@ -141,7 +141,7 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The parser has checked the ranges; these are the ones on which something here would break.
+/// The parser has checked single ranges; these concern several options, or are ones on which something here would break.
 fn check_options(options: &DatabaseOptions) -> Result<()> {
     if !(1..=VGROUPS_MAX).contains(&options.vgroups) {
         return Err(Error::with(
@@ -149,6 +149,7 @@ fn check_options(options: &DatabaseOptions) -> Result<()> {
             format_args!("vgroups: {} valid range: [1, {VGROUPS_MAX}]", options.vgroups),
         ));
     }
+    options.check_keep()?;
     if options.replica != 1 {
         return Err(Error::not_supported("REPLICA above 1").hint("one node holds one replica"));
     }
@@ -157,22 +158,6 @@ fn check_options(options: &DatabaseOptions) -> Result<()> {
 
 fn changed(options: &DatabaseOptions, changes: &[DatabaseChange]) -> DatabaseOptions {
     let mut options = options.clone();
-    for change in changes {
-        match *change {
-            DatabaseChange::Replica(v) => options.replica = v,
-            DatabaseChange::BufferMib(v) => options.buffer_mib = v,
-            DatabaseChange::Pages(v) => options.pages = v,
-            DatabaseChange::CacheModel(v) => options.cache_model = v,
-            DatabaseChange::CachesizeMib(v) => options.cachesize_mib = v,
-            DatabaseChange::KeepMinutes(v) => options.keep_minutes = v,
-            DatabaseChange::KeepTimeOffsetHours(v) => options.keep_time_offset_hours = v,
-            DatabaseChange::Minrows(v) => options.minrows = v,
-            DatabaseChange::SttTrigger(v) => options.stt_trigger = v,
-            DatabaseChange::WalLevel(v) => options.wal.level = v,
-            DatabaseChange::WalFsyncPeriodMs(v) => options.wal.fsync_period_ms = v,
-            DatabaseChange::WalRetentionPeriodS(v) => options.wal.retention_period_s = v,
-            DatabaseChange::WalRetentionSizeKib(v) => options.wal.retention_size_kib = v,
-        }
-    }
+    changes.iter().for_each(|change| change.apply(&mut options));
     options
 }

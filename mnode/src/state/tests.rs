@@ -4,16 +4,16 @@
 use std::sync::Arc;
 
 use model::{
-    Code, ColumnId, ColumnStorage, DataType, DatabaseOptions, Encoding, SchemaVersion, TopicId, Version,
-    VgroupId,
+    Code, ColumnId, ColumnStorage, DataType, DatabaseChange, DatabaseOptions, Encoding, SchemaVersion,
+    TopicId, Version, VgroupId,
 };
 use proptest::prelude::*;
 
 use super::*;
 use crate::shards::{StableDdl, TopicDdl};
 use crate::spec::{
-    Access, ColumnSpec, DatabaseChange, DatabaseSpec, DropTopicSpec, Grant, ReloadSpec, StableChange,
-    StableSpec, TopicKind, TopicMeta, TopicSpec,
+    Access, ColumnSpec, DatabaseSpec, DropTopicSpec, Grant, ReloadSpec, StableChange, StableSpec, TopicKind,
+    TopicMeta, TopicSpec,
 };
 
 const NOW: i64 = 1_700_000_000_000_000_000;

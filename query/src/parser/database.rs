@@ -2,9 +2,9 @@
 
 use model::{Code, DatabaseOptions, Error, Result};
 
-use super::options::{DatabaseOption, OptionPlace, check_keep};
+use super::options::{DatabaseOption, OptionPlace};
 use super::{NameKind, Parser, is_system_database};
-use crate::ast::{DatabaseChange, Statement};
+use crate::ast::Statement;
 
 impl Parser<'_> {
     pub(super) fn create_database(&mut self) -> Result<Statement> {
@@ -18,7 +18,7 @@ impl Parser<'_> {
         while let Some(option) = self.database_option(OptionPlace::Create)? {
             apply(&mut options, option);
         }
-        check_keep(options.keep_minutes, options.duration_minutes, options.precision)?;
+        options.check_keep()?;
         Ok(Statement::CreateDatabase { if_not_exists, name, options })
     }
 
@@ -55,26 +55,5 @@ fn apply(options: &mut DatabaseOptions, option: DatabaseOption) {
         DatabaseOption::WalRollPeriodS(n) => options.wal.roll_period_s = n,
         DatabaseOption::WalSegmentSizeKib(n) => options.wal.segment_size_kib = n,
         DatabaseOption::Ignored => {}
-    }
-}
-
-impl DatabaseChange {
-    /// Puts the change into `options`.
-    pub fn apply(self, options: &mut DatabaseOptions) {
-        match self {
-            Self::Replica(n) => options.replica = n,
-            Self::BufferMib(n) => options.buffer_mib = n,
-            Self::Pages(n) => options.pages = n,
-            Self::CacheModel(model) => options.cache_model = model,
-            Self::CachesizeMib(n) => options.cachesize_mib = n,
-            Self::KeepMinutes(keep) => options.keep_minutes = keep,
-            Self::KeepTimeOffsetHours(n) => options.keep_time_offset_hours = n,
-            Self::Minrows(n) => options.minrows = n,
-            Self::SttTrigger(n) => options.stt_trigger = n,
-            Self::WalLevel(n) => options.wal.level = n,
-            Self::WalFsyncPeriodMs(n) => options.wal.fsync_period_ms = n,
-            Self::WalRetentionPeriodS(n) => options.wal.retention_period_s = n,
-            Self::WalRetentionSizeKib(n) => options.wal.retention_size_kib = n,
-        }
     }
 }

@@ -23,7 +23,6 @@ use model::{Code, Error, Place, Result};
 use crate::ast::{Expr, ObjectName, Query, Statement};
 use crate::lexer::{Lexer, Token, TokenKind, fold, unquote_name, unquote_text};
 
-pub use options::check_keep;
 pub use user::check_password;
 
 /// Longest statement in bytes where the caller does not say.

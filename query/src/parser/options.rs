@@ -4,16 +4,12 @@
 
 use std::fmt::Display;
 
-use model::{CacheModel, Code, Error, Precision, Result};
+use model::{CacheModel, Code, DatabaseChange, Error, Precision, Result};
 
 use super::Parser;
-use crate::ast::DatabaseChange;
 use crate::lexer::TokenKind;
 
 const MINUTES_PER_DAY: u64 = 24 * 60;
-const KEEP_MINUTES_MAX: u64 = 365_000 * MINUTES_PER_DAY;
-/// 64 bits of nanoseconds end 106,751 days after 1970; TDengine draws the line a little before.
-const KEEP_MINUTES_MAX_NS: u64 = 106_580 * MINUTES_PER_DAY;
 
 /// One option as written.
 pub(super) enum DatabaseOption {
@@ -64,26 +60,6 @@ fn in_range<N: TryFrom<i64>>(name: &str, value: i64, min: i64, max: i64) -> Resu
         return Err(error());
     }
     N::try_from(value).map_err(|_| error())
-}
-
-/// KEEP against its own range, its order and DURATION.
-///
-/// CREATE DATABASE is checked by the parser; ALTER DATABASE needs the options in force and calls this itself.
-pub fn check_keep(keep_minutes: [u64; 3], duration_minutes: u64, precision: Precision) -> Result<()> {
-    let [keep0, keep1, keep2] = keep_minutes;
-    let max = if precision == Precision::Ns { KEEP_MINUTES_MAX_NS } else { KEEP_MINUTES_MAX };
-    if keep_minutes.iter().any(|k| !(MINUTES_PER_DAY..=max).contains(k)) {
-        return Err(invalid(
-            "keep",
-            format_args!("{keep0}, {keep1}, {keep2}"),
-            format_args!(" valid range: [{MINUTES_PER_DAY}m, {max}m]"),
-        ));
-    }
-    if keep0 > keep1 || keep1 > keep2 || keep0 < duration_minutes.saturating_mul(3) {
-        let text = "Invalid duration value, should be keep2 >= keep1 >= keep0 >= 3 * duration";
-        return Err(Error::text(Code::InvalidDatabaseOption, text));
-    }
-    Ok(())
 }
 
 impl Parser<'_> {

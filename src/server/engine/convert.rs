@@ -32,27 +32,6 @@ pub fn table_schema(columns: Vec<ast::ColumnSpec>) -> TableSchema {
     schema
 }
 
-/// One option of ALTER DATABASE.
-pub fn database_change(change: ast::DatabaseChange) -> mnode::DatabaseChange {
-    use ast::DatabaseChange as From;
-    use mnode::DatabaseChange as To;
-    match change {
-        From::Replica(v) => To::Replica(v),
-        From::BufferMib(v) => To::BufferMib(v),
-        From::Pages(v) => To::Pages(v),
-        From::CacheModel(v) => To::CacheModel(v),
-        From::CachesizeMib(v) => To::CachesizeMib(v),
-        From::KeepMinutes(v) => To::KeepMinutes(v),
-        From::KeepTimeOffsetHours(v) => To::KeepTimeOffsetHours(v),
-        From::Minrows(v) => To::Minrows(v),
-        From::SttTrigger(v) => To::SttTrigger(v),
-        From::WalLevel(v) => To::WalLevel(v),
-        From::WalFsyncPeriodMs(v) => To::WalFsyncPeriodMs(v),
-        From::WalRetentionPeriodS(v) => To::WalRetentionPeriodS(v),
-        From::WalRetentionSizeKib(v) => To::WalRetentionSizeKib(v),
-    }
-}
-
 /// A change of a super table as the metadata group takes it.
 ///
 /// # Errors

@@ -27,11 +27,6 @@ impl Engine {
                 self.mnode.create_database(by, spec).await?;
             }
             Statement::AlterDatabase { name, changes } => {
-                let catalog = self.mnode.catalog();
-                let mut options = catalog.database(&name)?.info.options.clone();
-                changes.iter().for_each(|change| change.apply(&mut options));
-                query::parser::check_keep(options.keep_minutes, options.duration_minutes, options.precision)?;
-                let changes = changes.into_iter().map(convert::database_change).collect();
                 self.mnode.alter_database(by, &name, changes).await?;
             }
             Statement::DropDatabase { if_exists, name } => {

@@ -108,6 +108,7 @@ impl Program {
             .find(|verb| step.contains_key(*verb) && !(*verb == "topics" && step.contains_key("subscribe")));
         let verb = verb.ok_or("a step of an unknown kind")?;
         if verb == "wait" {
+            // What the transcript measures is made of real time: gaps on a tape, an interval between commits.
             tokio::time::sleep(Duration::from_secs_f64(answer["wait"].as_f64().unwrap_or_default())).await;
             return Ok(());
         }

@@ -39,6 +39,17 @@ pub async fn drain(consumer: &Consumer, quiet: Duration) -> Vec<Message> {
     messages
 }
 
+/// Polls a consumer that gets no rows until it is told why.
+pub async fn refusal(consumer: &Consumer, timeout: Duration) -> client::Error {
+    for _ in 0..10 {
+        match consumer.poll(timeout).await {
+            Err(error) => return error,
+            Ok(message) => assert!(message.is_none(), "{message:?}"),
+        }
+    }
+    panic!("polled in vain for an error");
+}
+
 /// Looks until `done` holds. The bound is for a hang, not a measurement.
 pub async fn wait_for<F: Future<Output = bool>>(what: &str, mut done: impl FnMut() -> F) {
     let started = Instant::now();

@@ -1,9 +1,10 @@
-use model::{CacheModel, ColumnStorage, Compression, DataType, DatabaseOptions, Level, Precision};
+use model::{
+    CacheModel, ColumnStorage, Compression, DataType, DatabaseChange, DatabaseOptions, Level, Precision,
+};
 
 use super::*;
 use crate::ast::{
-    AlterTable, ColumnSpec, Compact, DatabaseChange, Show, ShowTableKind, TagLiteral, TimeText, TopicMeta,
-    TopicSource,
+    AlterTable, ColumnSpec, Compact, Show, ShowTableKind, TagLiteral, TimeText, TopicMeta, TopicSource,
 };
 
 fn options(sql: &str) -> DatabaseOptions {
