@@ -157,3 +157,37 @@ impl Stream for Batches {
         Poll::Ready(ended.err().map(|error| Err(DataFusionError::Internal(format!("query: {error}")))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc as blocking;
+
+    use super::*;
+
+    fn queries() -> Queries {
+        Queries::new(&EngineSettings { parallelism: 1, memory_bytes: 1 << 20 }).unwrap()
+    }
+
+    /// On the caller's one thread this would never end: the query waits for what comes after it.
+    #[tokio::test]
+    async fn a_query_that_holds_its_thread_holds_no_other() {
+        let queries = queries();
+        let (go_on, wait) = blocking::channel();
+        let query = queries.run(move || {
+            wait.recv().unwrap();
+            Err(Error::internal("planned"))
+        });
+        let rest = async { go_on.send(()).unwrap() };
+        let (answer, ()) = tokio::join!(query, rest);
+        assert!(answer.unwrap_err().message().contains("planned"));
+    }
+
+    #[tokio::test]
+    async fn a_query_that_panics_ends_in_an_error() {
+        let queries = queries();
+        let error = queries.run(|| panic!("in the plan")).await.unwrap_err();
+        assert!(error.message().contains("in the plan"), "{error}");
+        let error = queries.explain(|| panic!("in the plan")).await.unwrap_err();
+        assert!(error.message().contains("in the plan"), "{error}");
+    }
+}
