@@ -172,7 +172,7 @@ mod tests {
     #[tokio::test]
     async fn a_query_that_holds_its_thread_holds_no_other() {
         let queries = queries();
-        let (go_on, wait) = blocking::channel();
+        let (go_on, wait) = blocking::sync_channel(1);
         let query = queries.run(move || {
             wait.recv().unwrap();
             Err(Error::internal("planned"))
