@@ -33,6 +33,8 @@ pub enum DatabaseChange {
     WalFsyncPeriodMs(u32),
     WalRetentionPeriodS(i64),
     WalRetentionSizeKib(i64),
+    WalRollPeriodS(u64),
+    WalSegmentSizeKib(u64),
 }
 
 /// A column or tag in DDL.

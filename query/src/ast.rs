@@ -55,6 +55,8 @@ pub enum Statement {
     Use(String),
     /// FLUSH DATABASE
     FlushDatabase(String),
+    /// TRIM DATABASE .. WAL
+    TrimDatabaseWal(String),
     /// CREATE STABLE, or CREATE TABLE with TAGS
     CreateStable {
         /// IF NOT EXISTS
@@ -215,6 +217,8 @@ pub enum DatabaseChange {
     WalFsyncPeriodMs(u32),
     WalRetentionPeriodS(i64),
     WalRetentionSizeKib(i64),
+    WalRollPeriodS(u64),
+    WalSegmentSizeKib(u64),
 }
 
 /// A column or tag in DDL.

@@ -22,4 +22,5 @@ mod real_input;
 mod replay;
 mod subscribe_command;
 mod support;
+mod wal_options;
 mod zombie;

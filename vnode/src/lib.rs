@@ -10,6 +10,7 @@
 
 pub mod block;
 mod checkpoint;
+mod keep;
 mod maintenance;
 pub mod propose;
 pub mod record;
@@ -19,6 +20,7 @@ pub mod store;
 pub mod subscribe;
 mod vnode;
 
+pub use keep::KeepVersion;
 pub use propose::{
     CommitRequest, CreateTable, CreateTableKind, DeleteOutcome, DeleteRequest, DeleteTarget, DropTable,
     OwnerChange, StableDdl, TableChange, TopicDdl, WriteOutcome, WriteRequest,

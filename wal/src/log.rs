@@ -84,6 +84,7 @@ impl Wal {
             last: found.last,
             expired: Vec::new(),
             retained: Version::default(),
+            retained_reserved: false,
             superseded: Vec::new(),
             anchored: false,
             sequence: found.sequence,

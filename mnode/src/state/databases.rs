@@ -172,6 +172,8 @@ fn changed(options: &DatabaseOptions, changes: &[DatabaseChange]) -> DatabaseOpt
             DatabaseChange::WalFsyncPeriodMs(v) => options.wal.fsync_period_ms = v,
             DatabaseChange::WalRetentionPeriodS(v) => options.wal.retention_period_s = v,
             DatabaseChange::WalRetentionSizeKib(v) => options.wal.retention_size_kib = v,
+            DatabaseChange::WalRollPeriodS(v) => options.wal.roll_period_s = v,
+            DatabaseChange::WalSegmentSizeKib(v) => options.wal.segment_size_kib = v,
         }
     }
     options

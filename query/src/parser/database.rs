@@ -52,8 +52,6 @@ fn apply(options: &mut DatabaseOptions, option: DatabaseOption) {
         DatabaseOption::SingleStable(yes) => options.single_stable = yes,
         DatabaseOption::TablePrefix(n) => options.table_prefix = n,
         DatabaseOption::TableSuffix(n) => options.table_suffix = n,
-        DatabaseOption::WalRollPeriodS(n) => options.wal.roll_period_s = n,
-        DatabaseOption::WalSegmentSizeKib(n) => options.wal.segment_size_kib = n,
         DatabaseOption::Ignored => {}
     }
 }
@@ -75,6 +73,8 @@ impl DatabaseChange {
             Self::WalFsyncPeriodMs(n) => options.wal.fsync_period_ms = n,
             Self::WalRetentionPeriodS(n) => options.wal.retention_period_s = n,
             Self::WalRetentionSizeKib(n) => options.wal.retention_size_kib = n,
+            Self::WalRollPeriodS(n) => options.wal.roll_period_s = n,
+            Self::WalSegmentSizeKib(n) => options.wal.segment_size_kib = n,
         }
     }
 }

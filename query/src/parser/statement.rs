@@ -61,7 +61,6 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["ALTER", "ROLE"], "ALTER ROLE"),
     (&["RELOAD", "TOPIC"], "RELOAD TOPIC"),
     (&["COMPACT"], "COMPACT"),
-    (&["TRIM", "DATABASE"], "TRIM DATABASE"),
     (&["ROLLUP", "DATABASE"], "ROLLUP DATABASE"),
     (&["SCAN", "DATABASE"], "SCAN DATABASE"),
     (&["S3MIGRATE"], "S3MIGRATE"),
@@ -111,6 +110,15 @@ impl Parser<'_> {
                 self.bump();
                 self.expect_word("DATABASE")?;
                 self.name(NameKind::Database).map(Statement::FlushDatabase)
+            }
+            "TRIM" => {
+                self.bump();
+                self.expect_word("DATABASE")?;
+                let name = self.name(NameKind::Database)?;
+                if !self.take_word("WAL") {
+                    return Err(self.unsupported_at("TRIM DATABASE without WAL", first));
+                }
+                Ok(Statement::TrimDatabaseWal(name))
             }
             "DESCRIBE" | "DESC" => {
                 self.bump();

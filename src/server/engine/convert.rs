@@ -50,6 +50,8 @@ pub fn database_change(change: ast::DatabaseChange) -> mnode::DatabaseChange {
         From::WalFsyncPeriodMs(v) => To::WalFsyncPeriodMs(v),
         From::WalRetentionPeriodS(v) => To::WalRetentionPeriodS(v),
         From::WalRetentionSizeKib(v) => To::WalRetentionSizeKib(v),
+        From::WalRollPeriodS(v) => To::WalRollPeriodS(v),
+        From::WalSegmentSizeKib(v) => To::WalSegmentSizeKib(v),
     }
 }
 

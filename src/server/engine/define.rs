@@ -40,6 +40,7 @@ impl Engine {
                 return Ok(Outcome::Use(name));
             }
             Statement::FlushDatabase(name) => self.flush(session, &name).await?,
+            Statement::TrimDatabaseWal(name) => self.trim_wal(session, &name).await?,
             Statement::CreateStable { if_not_exists, name, columns, tags, options } => {
                 self.create_stable(session, cx, if_not_exists, name, (columns, tags), options).await?;
             }
@@ -93,6 +94,15 @@ impl Engine {
         let catalog = self.mnode.catalog();
         for &vgroup in &catalog.database(name)?.info.vgroups {
             self.vnodes.get(vgroup)?.flush().await?;
+        }
+        Ok(())
+    }
+
+    async fn trim_wal(&self, session: &Session, name: &str) -> Result<()> {
+        self.may_write(session, name)?;
+        let catalog = self.mnode.catalog();
+        for &vgroup in &catalog.database(name)?.info.vgroups {
+            self.vnodes.get(vgroup)?.trim_wal().await?;
         }
         Ok(())
     }

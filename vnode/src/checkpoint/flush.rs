@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::{Code, Error, Result, TableSchema, TableUid};
 use parking_lot::RwLock;
-use wal::Retention;
+use wal::{RetainOutcome, Retention};
 
 use super::{Checkpoints, Header, Snapshot};
 use crate::state::{Dirty, VnodeState};
@@ -23,6 +23,12 @@ struct Taken {
 
 impl Checkpoints {
     pub(crate) async fn flush(&self, vnode: &Vnode) -> Result<()> {
+        let stored = self.store(vnode).await;
+        // Also where there was no room to store anything: what is past its time makes some.
+        stored.and(self.tick(vnode).await)
+    }
+
+    async fn store(&self, vnode: &Vnode) -> Result<()> {
         let mut jobs = self.flushing.lock().await;
         let taken = vnode.proposer.at_rest(|| take(vnode, &mut jobs)).await??;
         let applied = taken.header.raft.applied.map(|applied| applied.version);
@@ -36,8 +42,7 @@ impl Checkpoints {
             }
             *self.last.lock() = applied;
         }
-        vnode.group.roll().await?;
-        self.tick(vnode).await
+        vnode.group.roll().await
     }
 
     async fn write(
@@ -75,19 +80,35 @@ impl Checkpoints {
 
     /// Log and data past their time.
     pub(crate) async fn tick(&self, vnode: &Vnode) -> Result<()> {
-        vnode.group.roll_if_due().await?;
-        let wal = vnode.database().options.wal;
-        let retention = Retention { period_s: wal.retention_period_s, size_kb: wal.retention_size_kib };
-        let retained = vnode.group.retain(retention).await?;
-        let first_kept = vnode.first_kept();
-        let mut state = vnode.state.write();
-        if retained.segments > 0 {
-            let (vgroup, first) = (vnode.vgroup(), retained.first);
-            tracing::info!(%vgroup, segments = retained.segments, bytes = retained.bytes, %first, "log segments deleted");
-            state.prune(first);
-        }
-        state.store.expire(first_kept);
+        // A new segment takes space, and a full disk has none before retention has made some.
+        let rolled = vnode.group.roll_if_due().await;
+        let keep = vnode.keep_version().map(|keep| keep.from);
+        vnode.group.set_keep_version(keep);
+        let retained = vnode.group.retain(retention(vnode)).await;
+        let retained = retained.map(|retained| note_deleted(vnode, retained));
+        vnode.state.write().store.expire(vnode.first_kept());
+        rolled.and(retained)
+    }
+
+    /// Log past its time, whatever the keep version.
+    pub(crate) async fn trim(&self, vnode: &Vnode) -> Result<()> {
+        let trimmed = vnode.group.trim(retention(vnode)).await?;
+        note_deleted(vnode, trimmed);
         Ok(())
+    }
+}
+
+/// As the database's options say now.
+fn retention(vnode: &Vnode) -> Retention {
+    let wal = vnode.database().options.wal;
+    Retention { period_s: wal.retention_period_s, size_kb: wal.retention_size_kib }
+}
+
+fn note_deleted(vnode: &Vnode, deleted: RetainOutcome) {
+    if deleted.segments > 0 {
+        let RetainOutcome { segments, bytes, first } = deleted;
+        tracing::info!(vgroup = %vnode.vgroup(), segments, bytes, %first, "log segments deleted");
+        vnode.state.write().prune(first);
     }
 }
 

@@ -205,6 +205,36 @@ fn c089_disk_use_obeys_the_settings_while_a_reader_lags_and_is_told_of_the_gap()
 }
 
 #[test]
+fn retention_makes_room_on_a_full_disk() {
+    for reopens in [false, true] {
+        let mut log = Timed::new();
+        for _ in 0..3 {
+            for _ in 0..4 {
+                log.flush();
+            }
+            let used: usize = log.disk.files().iter().map(|(_, content)| content.len()).sum();
+            log.disk.set_capacity(Some(used as u64));
+            if reopens {
+                let Timed { disk, wal, now_s } = log;
+                drop(wal);
+                let (wal, _) = open_with(&disk, wal::Options::default()).unwrap();
+                log = Timed { disk, wal, now_s };
+            }
+            let next = log.wal.next_version();
+            let full = log.wal.append(next, &[record(body(next.0))], 0).unwrap_err();
+            assert!(full.is_out_of_space(), "{full}");
+            log.now_s += 100;
+            assert_eq!(log.retain(60, 0), 0, "what retention notes first has its room");
+            append(&log.wal, next.0, next.0 + 1);
+            log.disk.set_capacity(None);
+            let (again, _) = open_with(&log.disk, wal::Options::default()).unwrap();
+            assert_eq!(again.first_version(), log.wal.first_version());
+            assert_eq!(again.first_version(), next);
+        }
+    }
+}
+
+#[test]
 fn a_first_segment_that_vanished_is_noticed() {
     for deleted in [0, 2] {
         let mut log = Timed::new();

@@ -94,6 +94,15 @@ fn alter_database() {
         changes,
         [DatabaseChange::KeepMinutes([52_560_000; 3]), DatabaseChange::WalRetentionPeriodS(10)]
     );
+    let Ok(Statement::AlterDatabase { changes, .. }) =
+        parse("ALTER DATABASE g WAL_ROLL_PERIOD 5 WAL_SEGMENT_SIZE 1024")
+    else {
+        panic!()
+    };
+    assert_eq!(changes, [DatabaseChange::WalRollPeriodS(5), DatabaseChange::WalSegmentSizeKib(1_024)]);
+    assert_eq!(parse("TRIM DATABASE g WAL").unwrap(), Statement::TrimDatabaseWal("g".into()));
+    assert_eq!(unsupported("TRIM DATABASE g"), "TRIM DATABASE without WAL");
+    assert_eq!(refused("TRIM TABLE g").1, "syntax error near \"table g\"");
     assert_eq!(refused("ALTER DATABASE g PRECISION 'us'").1, "syntax error near \"precision 'us'\"");
     assert_eq!(refused("ALTER DATABASE g CACHESIZE 0").0, Code::InvalidDatabaseOption);
     assert_eq!(refused("ALTER DATABASE g").0, Code::IncompleteSql);
