@@ -348,6 +348,15 @@ impl Writer {
         }
     }
 
+    /// Whether there is nothing to delete, to close or to let go of.
+    pub(crate) fn is_at_rest(&self, shared: &Shared, now_ns: i64) -> bool {
+        let tail_rests = self.tail.as_ref().is_none_or(|tail| {
+            let must_close = self.is_due(now_ns) && !tail.is_empty(shared.next());
+            !tail.used && tail.file.is_none() && !must_close
+        });
+        tail_rests && self.expired.is_empty() && self.superseded.is_empty()
+    }
+
     /// Whether `bytes` behind the tail's end have disk space already.
     pub(crate) fn has_reserved(&self, bytes: u64) -> bool {
         self.tail.as_ref().is_some_and(|tail| tail.end.offset.saturating_add(bytes) <= tail.reserved)

@@ -80,10 +80,13 @@ impl Checkpoints {
 
     /// Log and data past their time.
     pub(crate) async fn tick(&self, vnode: &Vnode) -> Result<()> {
+        vnode.group.set_keep_version(vnode.keep_version().map(|keep| keep.from));
+        if !vnode.group.needs_upkeep(retention(vnode)) {
+            vnode.state.write().store.expire(vnode.first_kept());
+            return Ok(());
+        }
         // A new segment takes space, and a full disk has none before retention has made some.
         let rolled = vnode.group.roll_if_due().await;
-        let keep = vnode.keep_version().map(|keep| keep.from);
-        vnode.group.set_keep_version(keep);
         let retained = vnode.group.retain(retention(vnode)).await;
         let retained = retained.map(|retained| note_deleted(vnode, retained));
         vnode.state.write().store.expire(vnode.first_kept());
