@@ -316,8 +316,7 @@ impl Writer {
     /// Takes space for the note that retention makes before it deletes, once there is something that it may delete some
     /// day. Without it, retention needs room to make room.
     fn reserve_retained(&mut self, shared: &Shared) {
-        if self.retained_reserved
-            || !self.tail.as_ref().is_some_and(|tail| tail.segment.header.prev.is_some())
+        if self.retained_reserved || self.tail.as_ref().is_none_or(|tail| tail.segment.header.prev.is_none())
         {
             return;
         }
