@@ -67,6 +67,8 @@ pub enum DatabaseChange {
     WalFsyncPeriodMs(u32),
     WalRetentionPeriodS(i64),
     WalRetentionSizeKib(i64),
+    WalRollPeriodS(u64),
+    WalSegmentSizeKib(u64),
 }
 
 impl DatabaseChange {
@@ -86,6 +88,8 @@ impl DatabaseChange {
             Self::WalFsyncPeriodMs(n) => options.wal.fsync_period_ms = n,
             Self::WalRetentionPeriodS(n) => options.wal.retention_period_s = n,
             Self::WalRetentionSizeKib(n) => options.wal.retention_size_kib = n,
+            Self::WalRollPeriodS(n) => options.wal.roll_period_s = n,
+            Self::WalSegmentSizeKib(n) => options.wal.segment_size_kib = n,
         }
     }
 }

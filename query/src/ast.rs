@@ -64,6 +64,8 @@ pub enum Statement {
     Compact(Compact),
     /// KILL COMPACT
     KillCompact(u64),
+    /// TRIM DATABASE .. WAL
+    TrimDatabaseWal(String),
     /// CREATE STABLE, or CREATE TABLE with TAGS
     CreateStable {
         /// IF NOT EXISTS

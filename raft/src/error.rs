@@ -23,10 +23,7 @@ pub(crate) fn of_wal(error: WalError) -> Error {
 
 /// What a user is told about an I/O error of one of the group's own files.
 pub(crate) fn of_io(what: &str, error: std::io::Error) -> Error {
-    let code = match error.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Code::NoDiskSpace,
-        _ => Code::Io,
-    };
+    let code = if wal::is_out_of_space(&error) { Code::NoDiskSpace } else { Code::Io };
     Error::with(code, format_args!("{what}: {error}")).caused_by(error)
 }
 

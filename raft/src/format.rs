@@ -126,6 +126,9 @@ pub(crate) fn decode_vote(bytes: &[u8]) -> Result<Vote> {
 
 const FLOOR_MAGIC: [u8; 8] = *b"TIDEFLR\x01";
 
+/// Length of a `floor` file.
+pub(crate) const FLOOR_BYTES: usize = PAIR_BYTES;
+
 /// The `floor` file: the last record that Raft has given up, by version and term. Consumers may still read it.
 pub(crate) fn encode_floor(floor: &LogId) -> [u8; PAIR_BYTES] {
     encode_pair(FLOOR_MAGIC, floor.index, floor.leader_id.term)

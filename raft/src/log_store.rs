@@ -288,6 +288,10 @@ pub(crate) fn store_floor(shared: &Shared, upto: LogId) -> Result<()> {
         wal::write_file_atomic(&*shared.disk, &path, &format::encode_floor(&upto))
             .map_err(|e| of_io("raft floor is not stored", e))?;
         *stored = Some(upto);
+        // The next floor lets retention make room, perhaps on a full disk.
+        if let Err(error) = wal::reserve_replacement(&*shared.disk, &path, format::FLOOR_BYTES) {
+            tracing::debug!(group = shared.group, %error, "no space taken for the next floor");
+        }
     }
     Ok(())
 }

@@ -64,13 +64,25 @@ impl<S: StateMachine> Group<S> {
         self.log_work(work).await
     }
 
+    /// Whether [`roll_if_due`](Self::roll_if_due) or [`retain`](Self::retain) have anything to do. For a timer: it does not
+    /// wait for the disk.
+    #[must_use]
+    pub fn needs_upkeep(&self, retention: Retention) -> bool {
+        self.shared.wal.needs_upkeep(self.shared.clock.now_ns(), self.retained_below(), retention)
+    }
+
+    /// Up to where segments may go: the floor, or the keep version if that is lower.
+    fn retained_below(&self) -> Version {
+        let floor_next = self.shared.floor_next();
+        self.keep.lock().map_or(floor_next, |keep| keep.min(floor_next))
+    }
+
     /// Deletes segments that are past `retention` and lie wholly below the floor and the keep version.
     ///
     /// # Errors
     /// I/O errors.
     pub async fn retain(&self, retention: Retention) -> Result<RetainOutcome> {
-        let (floor_next, keep) = (self.shared.floor_next(), *self.keep.lock());
-        self.delete_below(keep.map_or(floor_next, |keep| keep.min(floor_next)), retention).await
+        self.delete_below(self.retained_below(), retention).await
     }
 
     /// Deletes segments as [`retain`](Self::retain) does, those with records at or above the keep version too: TRIM

@@ -58,3 +58,55 @@ async fn a_full_disk_fails_writes_one_by_one() {
     assert!(acknowledged.iter().all(|n| stored.contains(n)), "an acknowledged row is gone");
     insert(&connection, 1_000).await.expect("there is room again");
 }
+
+/// SIGKILL, then a start on a disk that takes no byte: everything that was acknowledged can be read, every change is
+/// refused with an error that may be retried, and with room again all goes on, without a restart.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_starts_on_a_full_disk() {
+    for flushes in [false, true] {
+        let mut server = Server::start();
+        {
+            let connection = connect(&server).await;
+            query(&connection, "CREATE DATABASE d VGROUPS 1").await;
+            query(&connection, "CREATE TABLE d.n (ts TIMESTAMP, v INT, s VARCHAR(9000))").await;
+            query(&connection, "CREATE TOPIC t AS DATABASE d").await;
+            for n in 0..10 {
+                if n == 5 && flushes {
+                    query(&connection, "FLUSH DATABASE d").await;
+                }
+                insert(&connection, n).await.expect("written");
+            }
+        }
+        server.kill();
+        server.limit_files(Some(0));
+        server.start_again();
+        let connection = connect(&server).await;
+        assert_eq!(count(&connection).await, 10, "flushes={flushes}");
+        assert_eq!(query(&connection, "SHOW TOPICS").await.len(), 1);
+        for sql in [
+            "INSERT INTO d.n VALUES (1700000000100, 1, '')",
+            "CREATE TABLE d.m (ts TIMESTAMP, v INT)",
+            "DELETE FROM d.n WHERE ts > 0",
+            "FLUSH DATABASE d",
+            "CREATE DATABASE e VGROUPS 1",
+            "ALTER DATABASE d WAL_RETENTION_PERIOD 7200",
+            "CREATE TOPIC u AS DATABASE d",
+            "DROP TOPIC t",
+        ] {
+            let refused = connection.sql(sql).await.map(drop).expect_err(sql);
+            assert!(matches!(refused.code(), Code::NoDiskSpace | Code::Io), "{sql}: {refused}");
+            assert!(refused.may_retry(), "{sql}: {refused}");
+            assert_eq!(count(&connection).await, 10, "after {sql}");
+        }
+        server.lift_file_limit();
+        insert(&connection, 10).await.expect("there is room again");
+        query(&connection, "FLUSH DATABASE d").await;
+        query(&connection, "CREATE DATABASE e VGROUPS 1").await;
+        query(&connection, "DROP TOPIC t").await;
+        server.kill();
+        server.start_again();
+        let connection = connect(&server).await;
+        assert_eq!(count(&connection).await, 11, "flushes={flushes}");
+        assert_eq!(query(&connection, "SHOW TOPICS").await.len(), 0);
+    }
+}

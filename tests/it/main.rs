@@ -26,4 +26,5 @@ mod shell;
 mod storage;
 mod subscribe_command;
 mod support;
+mod wal_options;
 mod zombie;

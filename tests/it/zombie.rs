@@ -84,7 +84,8 @@ impl ByHand {
 
     async fn commit(&mut self, vgroup: u32, held: Held, offset: u64, sequence: u64) -> Result<(), Code> {
         let offset = v1::CommitOffset { topic: held.topic, vgroup, epoch: held.epoch, offset, sequence };
-        let request = v1::CommitRequest { consumer: ZOMBIE, group: GROUP.into(), offsets: vec![offset] };
+        let request =
+            v1::CommitRequest { consumer: ZOMBIE, group: GROUP.into(), offsets: vec![offset], keep: false };
         let answer = self.service.commit(self.request(request)).await.expect("answered").into_inner();
         let error = answer.results.into_iter().next().expect("one result").error;
         error.map_or(Ok(()), |error| Err(from_detail(error).code()))

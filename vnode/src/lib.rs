@@ -11,6 +11,7 @@
 pub mod block;
 mod checkpoint;
 mod compaction;
+mod keep;
 mod maintenance;
 pub mod propose;
 pub mod record;
@@ -21,6 +22,7 @@ pub mod subscribe;
 mod verify;
 mod vnode;
 
+pub use keep::KeepVersion;
 pub use propose::{
     CommitRequest, CreateTable, CreateTableKind, DeleteOutcome, DeleteRequest, DeleteTarget, DropTable,
     OwnerChange, StableDdl, TableChange, TopicDdl, WriteOutcome, WriteRequest,

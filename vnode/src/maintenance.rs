@@ -8,6 +8,7 @@ use std::time::Duration;
 use model::{Code, Error, Result};
 use tokio::sync::{Notify, watch};
 
+use crate::keep::KeepWish;
 use crate::vnode::Vnode;
 
 /// Upper bound between two looks at retention and roll period.
@@ -86,18 +87,24 @@ impl Pressure {
 }
 
 /// Runs until the shard closes or is gone.
-pub(crate) async fn run(vnode: Weak<Vnode>, wanted: Arc<Notify>) {
+pub(crate) async fn run(vnode: Weak<Vnode>, wanted: Arc<Notify>, keep_wish: Arc<KeepWish>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        tokio::select! {
+        let only_wished = tokio::select! {
             biased;
-            () = wanted.notified() => {}
-            _ = ticks.tick() => {}
-        }
+            () = wanted.notified() => false,
+            () = keep_wish.wished() => true,
+            _ = ticks.tick() => false,
+        };
         let Some(vnode) = vnode.upgrade() else { return };
         if *vnode.closing.borrow() {
             return;
+        }
+        // Often, where a consumer commits each message: the rest of a tick would let a busy log rest each time.
+        if only_wished {
+            vnode.log_keep_wish().await;
+            continue;
         }
         let done = if vnode.is_flush_due() { vnode.flush().await } else { vnode.tick().await };
         if let Err(error) = done {

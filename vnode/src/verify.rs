@@ -7,7 +7,7 @@ use std::sync::Arc;
 use model::{Code, Error, Result};
 use wal::Disk;
 
-use crate::checkpoint::{CheckpointFile, DATA_DIR, FILE};
+use crate::checkpoint::{DATA_DIR, FILE, OpenFile};
 use crate::store::{FileMeta, verify_file};
 
 /// How often a checkpoint is read again that a server may have been writing.
@@ -31,11 +31,11 @@ pub struct FileReport {
 /// Where the checkpoint itself cannot be read: `Damaged` with its name, or the disk's.
 pub fn verify_files(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Vec<FileReport>> {
     let mut reports = Vec::new();
-    for meta in named(&**disk, dir)? {
+    for meta in named(dir)? {
         let file = dir.join(DATA_DIR).join(&meta.name);
         let mut fault = verify_file(disk, &dir.join(DATA_DIR), &meta).err();
         // A server beside us may have merged it away in the meantime.
-        if fault.is_some() && !named(&**disk, dir)?.iter().any(|now| now.name == meta.name) {
+        if fault.is_some() && !named(dir)?.iter().any(|now| now.name == meta.name) {
             fault = None;
         }
         reports.push(FileReport { file, meta, fault });
@@ -44,11 +44,11 @@ pub fn verify_files(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Vec<FileReport>>
 }
 
 /// The files of the last checkpoint.
-fn named(disk: &dyn Disk, dir: &Path) -> Result<Vec<FileMeta>> {
+fn named(dir: &Path) -> Result<Vec<FileMeta>> {
     let path = dir.join(FILE);
     let mut last = Err(Error::internal("no try"));
     for _ in 0..TRIES {
-        let header = match CheckpointFile::copied(disk, &path) {
+        let header = match OpenFile::copied(&path) {
             Err(e) if is_missing(&e) => return Ok(Vec::new()),
             read => read.and_then(|file| file.header()),
         };

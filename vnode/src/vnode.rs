@@ -9,13 +9,14 @@ use model::{
     Clock, DatabaseInfo, Error, Result, StableInfo, TableInfo, TableUid, TopicId, Version, VgroupId,
 };
 use parking_lot::{Mutex, RwLock};
-use raft::{Fsync, Group, GroupOptions};
+use raft::{Group, GroupOptions};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use wal::Disk;
 
 use crate::checkpoint::{Checkpoints, Loading};
 use crate::compaction::{self, Compactor};
+use crate::keep::KeepWish;
 use crate::maintenance::{self, Pressure};
 use crate::propose::{
     self, CommitRequest, CreateTable, DeleteOutcome, DeleteRequest, DropTable, Flight, OwnerChange, Proposer,
@@ -117,6 +118,7 @@ pub struct Vnode {
     pub(crate) checkpoints: Checkpoints,
     pub(crate) topics: TopicCache,
     pub(crate) findings: Arc<Findings>,
+    pub(crate) keep_wish: Arc<KeepWish>,
     /// True once the shard closes: readers that wait end.
     pub(crate) closing: watch::Sender<bool>,
     maintenance: Mutex<Option<JoinHandle<()>>>,
@@ -140,12 +142,8 @@ impl Vnode {
         let loading = Loading::new(&options, &disk);
         let loaded = blocking(move || loading.load()).await?;
         let state = Arc::new(RwLock::new(loaded.state));
-        let mut group_options = GroupOptions::new(options.vgroup.0, &options.dir);
-        group_options.wal.segment_bytes_max = wal.segment_bytes();
-        group_options.wal.roll_period_ns =
-            i64::try_from(wal.roll_period_s).unwrap_or(i64::MAX).saturating_mul(NS_PER_S);
+        let mut group_options = GroupOptions::new(options.vgroup.0, &options.dir).with_wal(&wal);
         group_options.wal.salt_seed = clock.now_ns().cast_unsigned() ^ u64::from(options.vgroup.0);
-        group_options.fsync = Fsync::from(&wal);
         let opened =
             Group::open(group_options, disk, Arc::clone(&clock), Arc::clone(&state), loaded.checkpoint)
                 .await?;
@@ -169,13 +167,15 @@ impl Vnode {
             checkpoints: loaded.checkpoints,
             topics: TopicCache::default(),
             findings: Arc::new(Findings::new(vgroup)),
+            keep_wish: Arc::default(),
             closing: watch::Sender::new(false),
             maintenance: Mutex::new(None),
             pressure: Pressure::default(),
             compactor: Compactor::default(),
         });
         compaction::start(&vnode);
-        let task = tokio::spawn(maintenance::run(Arc::downgrade(&vnode), vnode.pressure.flush_wanted()));
+        let (wanted, wish) = (vnode.pressure.flush_wanted(), Arc::clone(&vnode.keep_wish));
+        let task = tokio::spawn(maintenance::run(Arc::downgrade(&vnode), wanted, wish));
         *vnode.maintenance.lock() = Some(task);
         Ok(vnode)
     }
@@ -192,9 +192,9 @@ impl Vnode {
         self.proposer.database()
     }
 
-    /// Takes over altered options: KEEP, WAL_RETENTION_*, WAL_LEVEL, WAL_FSYNC_PERIOD and BUFFER count from now on.
+    /// Takes over altered options: KEEP, BUFFER and all of WAL_* count from now on.
     pub fn alter(&self, database: Arc<DatabaseInfo>) {
-        self.group.set_fsync(Fsync::from(&database.options.wal));
+        self.group.alter(&database.options.wal);
         self.proposer.set_database(database);
         self.pressure.want_maintenance();
     }
@@ -305,9 +305,15 @@ impl Vnode {
     /// [`Code::ConsumerMismatch`](model::Code::ConsumerMismatch) if the consumer does not own the vgroup under this
     /// epoch.
     pub async fn commit(&self, request: CommitRequest) -> Result<()> {
+        let CommitRequest { offset, keep, .. } = request;
         let commit =
             |state: &VnodeState, _: &propose::Context, quiet| propose::control::commit(state, request, quiet);
-        self.proposer.pipelined(commit).await.map(|_| ())
+        let committed = self.proposer.pipelined(commit).await?;
+        // A retry that came late says nothing of what is needed now.
+        if keep && committed.is_some() {
+            self.keep_wish.wish(offset);
+        }
+        Ok(())
     }
 
     /// Forgets a group's offset, owner and start on one topic. Idempotent.
@@ -437,6 +443,7 @@ impl Vnode {
     /// # Errors
     /// Of the disk; nothing is lost then, and the next flush tries again.
     pub async fn flush(&self) -> Result<()> {
+        self.log_keep_wish().await;
         let flushed = self.checkpoints.flush(self).await;
         self.pressure.flushed();
         self.compactor.want();
@@ -449,7 +456,16 @@ impl Vnode {
     /// # Errors
     /// Of the disk.
     pub async fn tick(&self) -> Result<()> {
+        self.log_keep_wish().await;
         self.checkpoints.tick(self).await
+    }
+
+    /// TRIM DATABASE .. WAL: deletes the segments past their retention, also those that the keep version holds back.
+    ///
+    /// # Errors
+    /// Of the disk.
+    pub async fn trim_wal(&self) -> Result<()> {
+        self.checkpoints.trim_log(self).await
     }
 
     /// Closes in order: ends waiting readers, finishes what is in flight, flushes, makes the log durable. A second call
@@ -516,8 +532,6 @@ impl fmt::Debug for Vnode {
         f.debug_struct("Vnode").field("vgroup", &self.vgroup).finish_non_exhaustive()
     }
 }
-
-const NS_PER_S: i64 = 1_000_000_000;
 
 /// Runs what blocks on a thread that may.
 pub(crate) async fn blocking<T: Send + 'static>(

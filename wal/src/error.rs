@@ -103,10 +103,7 @@ impl WalError {
     /// Whether the disk, a quota or a file-size limit is exhausted: the write may succeed later.
     #[must_use]
     pub fn is_out_of_space(&self) -> bool {
-        matches!(self, Self::Io { source, .. } if matches!(
-            source.kind(),
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
-        ))
+        matches!(self, Self::Io { source, .. } if crate::disk::is_out_of_space(source))
     }
 
     /// Whether bytes on disk are wrong, so that trying again cannot help.

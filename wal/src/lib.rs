@@ -71,7 +71,7 @@ mod watermark;
 mod writer;
 
 pub use batch::record_bytes;
-pub use disk::{Disk, DiskFile, StdDisk, read_file, write_file_atomic};
+pub use disk::{Disk, DiskFile, StdDisk, is_out_of_space, read_file, reserve_replacement, write_file_atomic};
 pub use dump::{Dump, DumpFilter, Dumped, dump};
 pub use error::{Damage, Fault, Result, WalError};
 pub use find::log_dirs;

@@ -84,6 +84,7 @@ impl Wal {
             last: found.last,
             expired: Vec::new(),
             retained: Version::default(),
+            retained_reserved: false,
             superseded: Vec::new(),
             anchored: false,
             sequence: found.sequence,
@@ -92,7 +93,7 @@ impl Wal {
             rolling: options.rolling(),
         };
         let shared = Shared::new(disk, dir.to_path_buf(), options, found.segments, found.next);
-        let wal = Self { shared: Arc::new(shared), writer: Mutex::new(writer), turns: Turns::default() };
+        let wal = Self { shared: Arc::new(shared), writer: Mutex::new(writer), turns: Turns::new() };
         if let Some(durable_next) = found.doubtful_from {
             wal.shared.publish_durable(durable_next);
             wal.shared.set_poisoned(true);
@@ -195,7 +196,7 @@ impl Wal {
     pub fn sync(&self) -> Result<Version> {
         let wanted = self.shared.next();
         let served = || self.shared.durable_next() >= wanted || self.shared.is_poisoned();
-        let Some(_turn) = self.turns.take_unless(served) else {
+        let Some(turn) = self.turns.take_unless(wanted, served) else {
             self.shared.check_writable()?;
             return Ok(self.shared.durable_next());
         };
@@ -208,7 +209,9 @@ impl Wal {
         sync_or_poison(&self.shared, &*file, &segment)?;
         // A roll may have got further meanwhile; nothing moves back while the turn is held.
         self.shared.raise_durable(next);
-        Ok(self.shared.durable_next())
+        let durable = self.shared.durable_next();
+        turn.serve(durable);
+        Ok(durable)
     }
 
     /// Takes disk space for `bytes` of records ([`record_bytes`](crate::record_bytes) each) to come, so that a full
@@ -295,6 +298,15 @@ impl Wal {
     pub fn retain(&self, now_ns: i64, below: Version, retention: Retention) -> Result<RetainOutcome> {
         let mut writer = self.writer.lock();
         writer.delete_expired(&self.shared)?;
+        let (count, bytes) = self.past_retention(now_ns, below, retention);
+        // Readers first: they find a version with its file, or learn that it is gone.
+        self.shared.publish_segments(|all| writer.expired.extend(all.drain(..count)));
+        writer.delete_expired(&self.shared)?;
+        Ok(RetainOutcome { segments: count, bytes, first: self.shared.first() })
+    }
+
+    /// How many segments are past their retention, and their bytes.
+    fn past_retention(&self, now_ns: i64, below: Version, retention: Retention) -> (usize, u64) {
         let segments = self.shared.segments();
         let total = segments.iter().map(|segment| segment.end()).sum();
         let pairs = segments.iter().zip(segments.iter().skip(1));
@@ -303,11 +315,21 @@ impl Wal {
             .map(|(segment, next)| Candidate { bytes: segment.end(), closed_ns: next.header.created_ns })
             .collect();
         let count = retention::count_expired(&candidates, total, now_ns, retention);
-        // Readers first: they find a version with its file, or learn that it is gone.
-        self.shared.publish_segments(|all| writer.expired.extend(all.drain(..count)));
-        let bytes = candidates.iter().take(count).map(|candidate| candidate.bytes).sum();
-        writer.delete_expired(&self.shared)?;
-        Ok(RetainOutcome { segments: count, bytes, first: self.shared.first() })
+        (count, candidates.iter().take(count).map(|candidate| candidate.bytes).sum())
+    }
+
+    /// Whether [`roll_if_due`](Self::roll_if_due), [`rest`](Self::rest) or [`retain`](Self::retain) have anything to do.
+    /// Does not wait for the disk: a timer over a thousand idle logs asks this first.
+    #[must_use]
+    pub fn needs_upkeep(&self, now_ns: i64, below: Version, retention: Retention) -> bool {
+        let Some(writer) = self.writer.try_lock() else { return true };
+        if !writer.is_at_rest(&self.shared, now_ns) {
+            return true;
+        }
+        let segments = self.shared.segments();
+        let closed = segments.split_last().map_or(&[][..], |(_, closed)| closed);
+        closed.iter().any(|segment| segment.has_index())
+            || self.past_retention(now_ns, below, retention).0 > 0
     }
 
     /// A reader that starts at `from`.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::Version;
-use crate::disk::{Disk, read_file, write_file_atomic};
+use crate::disk::{Disk, read_file, reserve_replacement, write_file_atomic};
 use crate::error::{Damage, Fault, Result, WalError};
 use crate::format::retained::{self, FILE_NAME};
 use crate::format::segment::{SegmentHeader, file_name};
@@ -17,6 +17,12 @@ pub(crate) fn path(dir: &Path) -> PathBuf {
 pub(crate) fn store(disk: &dyn Disk, dir: &Path, first: Version) -> Result<()> {
     let path = path(dir);
     write_file_atomic(disk, &path, &retained::encode(first)).map_err(WalError::io("note retention", &path))
+}
+
+/// Takes the space that the next [`store`] needs, so that retention can make room on a full disk.
+pub(crate) fn reserve(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    let path = path(dir);
+    reserve_replacement(disk, &path, retained::BYTES).map_err(WalError::io("reserve space", &path))
 }
 
 /// Refuses a log that does not begin where a log was started, where a reset let it go on, or where retention left it:

@@ -89,6 +89,11 @@ impl Segment {
     }
 
     /// Gives the segment an index that was built along the way.
+    /// Whether its index is in memory.
+    pub(crate) fn has_index(&self) -> bool {
+        self.index.read().is_some()
+    }
+
     pub(crate) fn set_index(&self, index: Index) {
         *self.index.write() = Some(index);
     }

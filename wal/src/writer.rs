@@ -33,6 +33,8 @@ pub(crate) struct Writer {
     pub(crate) expired: Vec<Arc<Segment>>,
     /// What the `retained` file is known to say: where the log may begin.
     pub(crate) retained: Version,
+    /// Whether there is room for the next `retained` file.
+    pub(crate) retained_reserved: bool,
     /// Segments that a cut or a reset took out of the log. Their files go once the segment is there that supersedes
     /// them.
     pub(crate) superseded: Vec<Arc<Segment>>,
@@ -205,6 +207,7 @@ impl Writer {
         let header = self.successor(shared, now_ns, prev);
         let file = self.create(shared, &header, &[])?;
         self.adopt(shared, header, file, End::of_empty(shared.options.seed(&header)));
+        self.reserve_retained(shared);
         Ok(())
     }
 
@@ -297,6 +300,8 @@ impl Writer {
         }
         let first = shared.first();
         if !self.expired.is_empty() && self.retained < first {
+            // What it had is used now, also where this fails half way.
+            self.retained_reserved = false;
             retained::store(&*shared.disk, &shared.dir, first)?;
             self.retained = first;
         }
@@ -304,7 +309,23 @@ impl Writer {
             shared.delete(segment)?;
             self.expired.remove(0);
         }
+        self.reserve_retained(shared);
         Ok(())
+    }
+
+    /// Takes space for the note that retention makes before it deletes, once there is something that it may delete some
+    /// day. Without it, retention needs room to make room.
+    fn reserve_retained(&mut self, shared: &Shared) {
+        if self.retained_reserved || self.tail.as_ref().is_none_or(|tail| tail.segment.header.prev.is_none())
+        {
+            return;
+        }
+        match retained::reserve(&*shared.disk, &shared.dir) {
+            Ok(()) => self.retained_reserved = true,
+            Err(error) => {
+                tracing::debug!(dir = %shared.dir.display(), %error, "no space taken for retention")
+            }
+        }
     }
 
     /// Deletes the files of superseded segments as far as it goes, now that the one that starts at `first` is there.
@@ -324,6 +345,15 @@ impl Writer {
             tail.rest();
             self.batch = Batch::default();
         }
+    }
+
+    /// Whether there is nothing to delete, to close or to let go of.
+    pub(crate) fn is_at_rest(&self, shared: &Shared, now_ns: i64) -> bool {
+        let tail_rests = self.tail.as_ref().is_none_or(|tail| {
+            let must_close = self.is_due(now_ns) && !tail.is_empty(shared.next());
+            !tail.used && tail.file.is_none() && !must_close
+        });
+        tail_rests && self.expired.is_empty() && self.superseded.is_empty()
     }
 
     /// Whether `bytes` behind the tail's end have disk space already.

@@ -143,6 +143,9 @@ pub struct ConsumerConfig {
     pub batch_meta: bool,
     /// `msg.consume.excluded`: leave out what came from replication.
     pub exclude_replicated: bool,
+    /// `enable.wal.marker`: each commit also asks the server to keep the log from its offset on, whatever the database's
+    /// retention, until a later commit or TRIM DATABASE .. WAL. One such mark a vgroup, whichever group set it last.
+    pub wal_marker: bool,
     /// Ours: go on by itself when the connection broke. Without it the consumer closes with the error.
     pub reconnect: bool,
     /// Ours: messages fetched ahead of poll, at most.
@@ -180,6 +183,7 @@ impl Default for ConsumerConfig {
             enable_replay: false,
             batch_meta: false,
             exclude_replicated: false,
+            wal_marker: false,
             reconnect: true,
             messages_ahead: 16,
             on_auto_commit: None,
@@ -255,10 +259,7 @@ impl ConsumerConfig {
                 Ok(true) => return not_supported("experimental.snapshot.enable"),
                 other => other.map(drop),
             },
-            "enable.wal.marker" => match boolean(value) {
-                Ok(true) => return not_supported("enable.wal.marker"),
-                other => other.map(drop),
-            },
+            "enable.wal.marker" => store(&mut self.wal_marker, boolean(value)),
             _ => return Err(ConfigError::UnknownKey { key: key.to_owned() }),
         };
         done.map_err(|range| ConfigError::InvalidValue { key: key.to_owned(), value: shown(), range })
@@ -405,11 +406,9 @@ mod tests {
 
     #[test]
     fn what_is_not_built_says_so_and_may_be_switched_off() {
-        for (key, on, off) in [
-            ("experimental.snapshot.enable", "true", "false"),
-            ("msg.consume.rawdata", "1", "0"),
-            ("enable.wal.marker", "true", "false"),
-        ] {
+        for (key, on, off) in
+            [("experimental.snapshot.enable", "true", "false"), ("msg.consume.rawdata", "1", "0")]
+        {
             let refused = ConsumerConfig::default().set(key, on).unwrap_err();
             assert!(matches!(refused, ConfigError::NotSupported { .. }), "{refused}");
             assert_eq!((refused.number(), set(key, off)), (-1, 0));

@@ -289,6 +289,7 @@ impl Shared {
             consumer: self.consumer,
             group: self.config.group.clone(),
             offsets: commits.iter().map(Commit::to_wire).collect(),
+            keep: self.config.wal_marker,
         };
         // Sequence numbers make repeating safe: an older commit changes nothing.
         let answer = self.connection.call(Repeat::Always, |session| {

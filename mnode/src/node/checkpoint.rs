@@ -80,7 +80,10 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T> {
     let path = path.to_owned();
     let done = tokio::task::spawn_blocking(move || {
-        work(&path).map_err(|e| Error::with(Code::Io, format_args!("file={}", path.display())).caused_by(e))
+        work(&path).map_err(|e| {
+            let code = if wal::is_out_of_space(&e) { Code::NoDiskSpace } else { Code::Io };
+            Error::with(code, format_args!("file={}", path.display())).caused_by(e)
+        })
     });
     done.await.map_err(|e| Error::internal(format_args!("snapshot: {e}")))?
 }

@@ -52,8 +52,6 @@ fn apply(options: &mut DatabaseOptions, option: DatabaseOption) {
         DatabaseOption::SingleStable(yes) => options.single_stable = yes,
         DatabaseOption::TablePrefix(n) => options.table_prefix = n,
         DatabaseOption::TableSuffix(n) => options.table_suffix = n,
-        DatabaseOption::WalRollPeriodS(n) => options.wal.roll_period_s = n,
-        DatabaseOption::WalSegmentSizeKib(n) => options.wal.segment_size_kib = n,
         DatabaseOption::Ignored => {}
     }
 }

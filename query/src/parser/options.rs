@@ -35,10 +35,6 @@ pub(super) enum DatabaseOption {
     TablePrefix(i16),
     /// TABLE_SUFFIX
     TableSuffix(i16),
-    /// WAL_ROLL_PERIOD
-    WalRollPeriodS(u64),
-    /// WAL_SEGMENT_SIZE
-    WalSegmentSizeKib(u64),
     /// Checked, and of no effect.
     Ignored,
 }
@@ -109,6 +105,12 @@ impl Parser<'_> {
             "WAL_RETENTION_SIZE" => {
                 Change::WalRetentionSizeKib(self.signed_ranged("walRetentionSize", -1, i64::MAX)?)
             }
+            "WAL_ROLL_PERIOD" => {
+                Change::WalRollPeriodS(self.ranged("walRollPeriod", 0, i64::from(i32::MAX))?)
+            }
+            "WAL_SEGMENT_SIZE" => {
+                Change::WalSegmentSizeKib(self.ranged("walSegmentSize", 0, i64::from(i32::MAX))?)
+            }
             "ENCRYPT_ALGORITHM" => {
                 let token = self.peek();
                 let text = self.option_text()?;
@@ -164,12 +166,6 @@ impl Parser<'_> {
             }
             "TABLE_PREFIX" => Option_::TablePrefix(self.plain_ranged("table_prefix", -191, 191)?),
             "TABLE_SUFFIX" => Option_::TableSuffix(self.plain_ranged("table_suffix", -191, 191)?),
-            "WAL_ROLL_PERIOD" => {
-                Option_::WalRollPeriodS(self.ranged("walRollPeriod", 0, i64::from(i32::MAX))?)
-            }
-            "WAL_SEGMENT_SIZE" => {
-                Option_::WalSegmentSizeKib(self.ranged("walSegmentSize", 0, i64::from(i32::MAX))?)
-            }
             "DNODES" => return self.ignored(Self::option_text),
             "RETENTIONS" => return Err(self.unsupported("RETENTIONS")),
             "SCHEMALESS" | "STRICT" | "IS_AUDIT" | "ALLOW_DROP" | "SECURE_DELETE" | "CACHESHARDBITS" => {

@@ -32,13 +32,13 @@ impl Parser<'_> {
         Ok(Statement::Compact(Compact { database, vgroups, start, end }))
     }
 
-    /// `TRIM DATABASE db [BWLIMIT n]`; there is nothing to limit, as files are removed and not copied.
+    /// `TRIM DATABASE db [WAL | BWLIMIT n]`; there is nothing to limit, as files are removed and not copied.
     pub(super) fn trim_database(&mut self) -> Result<Statement> {
         self.bump();
         self.expect_word("DATABASE")?;
         let name = self.name(NameKind::Database)?;
-        if self.at_word("WAL") {
-            return Err(self.unsupported("TRIM DATABASE .. WAL"));
+        if self.take_word("WAL") {
+            return Ok(Statement::TrimDatabaseWal(name));
         }
         if self.take_word("BWLIMIT") {
             self.integer()?;

@@ -162,6 +162,14 @@ impl Engine {
         Ok(())
     }
 
+    /// TRIM DATABASE .. WAL: the log's segments past their retention go now, whatever a keep version holds back.
+    pub(super) async fn trim_log(&self, session: &Session, name: &str) -> Result<()> {
+        for vnode in self.shards_of(session, name)? {
+            vnode.trim_wal().await?;
+        }
+        Ok(())
+    }
+
     fn shards_of(&self, session: &Session, name: &str) -> Result<Vec<Arc<Vnode>>> {
         self.may_write(session, name)?;
         let catalog = self.mnode.catalog();

@@ -41,6 +41,7 @@ impl Engine {
             Statement::FlushDatabase(name) => self.flush(session, &name).await?,
             Statement::TrimDatabase(name) => self.trim(session, &name).await?,
             Statement::KillCompact(id) => self.kill_compact(session, id)?,
+            Statement::TrimDatabaseWal(name) => self.trim_log(session, &name).await?,
             Statement::CreateStable { if_not_exists, name, columns, tags, options } => {
                 self.create_stable(session, cx, if_not_exists, name, (columns, tags), options).await?;
             }

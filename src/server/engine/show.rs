@@ -226,7 +226,7 @@ impl Engine {
         let catalog = self.mnode.catalog();
         let info = &catalog.database(name)?.info;
         let o = &info.options;
-        let sql = format!(
+        let mut sql = format!(
             "CREATE DATABASE {} BUFFER {} CACHESIZE {} CACHEMODEL '{}' COMP {} DURATION {} WAL_FSYNC_PERIOD {} \
              MAXROWS {} MINROWS {} STT_TRIGGER {} KEEP {} PAGES {} PAGESIZE {} PRECISION '{}' REPLICA {} WAL_LEVEL {} \
              VGROUPS {} SINGLE_STABLE {} TABLE_PREFIX {} TABLE_SUFFIX {} TSDB_PAGESIZE {} WAL_RETENTION_PERIOD {} \
@@ -256,6 +256,14 @@ impl Engine {
             o.wal.retention_size_kib,
             o.keep_time_offset_hours,
         );
+        // Not TDengine's defaults alone: what has another value is told too.
+        for (option, value) in
+            [("WAL_ROLL_PERIOD", o.wal.roll_period_s), ("WAL_SEGMENT_SIZE", o.wal.segment_size_kib)]
+        {
+            if value != 0 {
+                let _ = write!(sql, " {option} {value}");
+            }
+        }
         text_table(&["Database", "Create Database"], vec![vec![Some(info.name.clone())], vec![Some(sql)]])
     }
 

@@ -383,6 +383,8 @@ impl Engine {
             ("v1_dnode", Kind::Small),
             ("v1_status", Kind::Text),
             ("v1_applied/committed", Kind::Text),
+            ("keep_version", Kind::Big),
+            ("keep_version_time", Kind::Time),
             ("wal_first", Kind::Big),
             ("wal_end", Kind::Big),
             ("note", Kind::Text),
@@ -397,6 +399,7 @@ impl Engine {
                     Some(Slot::Online(vnode)) => {
                         let at = vnode.positions();
                         let damage = vnode.log_damage();
+                        let keep = vnode.keep_version();
                         table.push([
                             vgroup.0.into(),
                             name,
@@ -404,6 +407,8 @@ impl Engine {
                             1_u8.into(),
                             if damage.is_some() { "damaged" } else { "leader" }.into(),
                             format!("{}/{}", at.applied, at.committed).into(),
+                            keep.map(|keep| keep.from.0).into(),
+                            keep.map(|keep| Cell::Time(keep.set_ns)).into(),
                             at.retained.0.into(),
                             at.end().0.into(),
                             damage.map(|error| error.message().to_owned()).into(),
@@ -420,6 +425,8 @@ impl Engine {
                             Cell::Null,
                             1_u8.into(),
                             status.into(),
+                            Cell::Null,
+                            Cell::Null,
                             Cell::Null,
                             Cell::Null,
                             Cell::Null,

@@ -106,6 +106,7 @@ impl SubscriptionService {
                 epoch: Epoch(offset.epoch),
                 offset: Version(offset.offset),
                 sequence: offset.sequence,
+                keep: request.keep,
             };
             by_vgroup.entry(offset.vgroup).or_default().push((at, commit));
         }

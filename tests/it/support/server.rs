@@ -41,6 +41,15 @@ impl Server {
         self.file_blocks_max = blocks;
     }
 
+    /// There is room again, for the server that runs and for those to come.
+    pub fn lift_file_limit(&mut self) {
+        use rustix::process::{Pid, Resource, Rlimit, prlimit};
+        let unlimited = Rlimit { current: None, maximum: None };
+        prlimit(Some(Pid::from_child(&self.child)), Resource::Fsize, unlimited)
+            .expect("a limit can be lifted");
+        self.file_blocks_max = None;
+    }
+
     /// The gRPC address, `127.0.0.1:PORT`.
     pub fn address(&self) -> &str {
         &self.grpc
@@ -136,7 +145,7 @@ fn spawn(data_dir: &Path, args: &[String], file_blocks_max: Option<u32>) -> Resu
         Some(blocks) => {
             // The shell sets the limit and becomes the server.
             let mut shell = Command::new("sh");
-            shell.arg("-c").arg(format!("ulimit -f {blocks}; exec \"$0\" \"$@\""));
+            shell.arg("-c").arg(format!("ulimit -S -f {blocks}; exec \"$0\" \"$@\""));
             shell.arg(env!("CARGO_BIN_EXE_tidemark"));
             shell
         }

@@ -1,5 +1,8 @@
 //! The file: a redb database, each table of it one kind of entry, values in postcard.
 //!
+//! It is opened for each use: an idle shard costs no cache and no handle, and an I/O error, after which redb answers
+//! nothing any more, ends with the use that met it.
+//!
 //! `docs/checkpoint.md` lists tables and keys.
 
 use std::fmt;
@@ -15,8 +18,6 @@ use redb::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use wal::Disk;
-use wal::disk::Access;
 
 use super::{Header, Snapshot};
 use crate::record::TopicDefinition;
@@ -36,22 +37,29 @@ const TOPICS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("topics");
 const FORMAT_KEY: &str = "format";
 const SHOWN_END_KEY: &str = "shown_end";
 const HEADER_KEY: &str = "header";
+const KEEP_KEY: &str = "keep";
 
-/// An open checkpoint file.
+/// Where checkpoints are stored.
+#[derive(Debug)]
 pub(crate) struct CheckpointFile {
+    path: PathBuf,
+}
+
+/// A checkpoint file that is open: all that its tables need is an error's file name beside the database.
+pub(crate) struct OpenFile {
     path: PathBuf,
     database: Database,
 }
 
-impl fmt::Debug for CheckpointFile {
+impl fmt::Debug for OpenFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CheckpointFile").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("OpenFile").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
 fn code_of(error: &redb::Error) -> Code {
     match error {
-        redb::Error::Io(e) if e.kind() == ErrorKind::StorageFull => Code::NoDiskSpace,
+        redb::Error::Io(e) if wal::is_out_of_space(e) => Code::NoDiskSpace,
         // A file that ends too early is damaged, not unreadable.
         redb::Error::Io(e) if !matches!(e.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) => {
             Code::Io
@@ -62,11 +70,51 @@ fn code_of(error: &redb::Error) -> Code {
 }
 
 impl CheckpointFile {
-    /// Opens the file, or makes an empty one. Blocks.
+    /// The file at `path`, which need not be there.
+    pub(crate) fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Opens the file to be read; `None` if there is none. Opening writes to it, to mend what a crash left: where the
+    /// disk does not let it, a copy in memory is mended and read. Blocks.
     ///
     /// # Errors
     /// Of the disk, or `Damaged` with the file's name.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn read(&self) -> Result<Option<OpenFile>> {
+        match std::fs::metadata(&self.path) {
+            Ok(about) if about.len() > 0 => {}
+            Ok(_) => return Ok(None),
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(failed(&self.path, redb::Error::Io(e))),
+        }
+        let opened = match OpenFile::open(&self.path) {
+            Err(error) if error.may_retry() => {
+                tracing::warn!(file = %self.path.display(), %error, "checkpoint is read from a copy in memory");
+                OpenFile::copied(&self.path)
+            }
+            opened => opened,
+        };
+        opened.map(Some)
+    }
+
+    /// Stores a checkpoint: all of it or nothing, durable when this returns. Blocks.
+    ///
+    /// # Errors
+    /// Of the disk; the checkpoint before stands.
+    pub(crate) fn store(&self, header: &Header, snapshot: &Snapshot) -> Result<()> {
+        let file = OpenFile::open(&self.path)?;
+        file.store(header, snapshot)?;
+        if let Err(error) = file.database.close() {
+            // It is stored; the next opening mends what a clean close would have left in order.
+            tracing::debug!(file = %self.path.display(), %error, "checkpoint file did not close cleanly");
+        }
+        Ok(())
+    }
+}
+
+impl OpenFile {
+    /// Opens the file, or makes an empty one.
+    fn open(path: &Path) -> Result<Self> {
         let database = Database::create(path).map_err(|e: DatabaseError| failed(path, e))?;
         Ok(Self { path: path.to_path_buf(), database })
     }
@@ -76,20 +124,14 @@ impl CheckpointFile {
     ///
     /// # Errors
     /// Of the disk, or `Damaged` with the file's name.
-    pub(crate) fn copied(disk: &dyn Disk, path: &Path) -> Result<Self> {
-        let read = || -> std::io::Result<Vec<u8>> {
-            let file = disk.open(path, Access::Read)?;
-            let mut bytes = vec![0; usize::try_from(file.len()?).map_err(|_| ErrorKind::FileTooLarge)?];
-            file.read_at(&mut bytes, 0)?;
-            Ok(bytes)
-        };
-        let unreadable = |e| Error::with(Code::Io, format!("reading {}", path.display())).caused_by(e);
-        let bytes = read().map_err(unreadable)?;
-        let backend = InMemoryBackend::new();
-        let filled = backend.set_len(bytes.len() as u64).and_then(|()| backend.write(0, &bytes));
-        filled.map_err(|e| Error::internal("a copy in memory").caused_by(e))?;
-        let database = Database::builder().create_with_backend(backend);
-        let database = database.map_err(|e: DatabaseError| failed(path, e))?;
+    pub(crate) fn copied(path: &Path) -> Result<Self> {
+        let bytes = std::fs::read(path);
+        let bytes =
+            bytes.map_err(|e| Error::with(Code::Io, format!("reading {}", path.display())).caused_by(e))?;
+        let copy = InMemoryBackend::new();
+        let filled = copy.set_len(bytes.len() as u64).and_then(|()| copy.write(0, &bytes));
+        filled.map_err(|e| Error::internal("a copy in memory cannot be filled").caused_by(e))?;
+        let database = Database::builder().create_with_backend(copy).map_err(|e| failed(path, e))?;
         Ok(Self { path: path.to_path_buf(), database })
     }
 
@@ -118,9 +160,15 @@ impl CheckpointFile {
             }
             other => return Err(self.damaged(format_args!("format={other:?}"))),
         }
-        let headers = read.open_table(HEADER).map_err(|e| self.failed(e))?;
-        let header = headers.get(HEADER_KEY).map_err(|e| self.failed(e))?;
-        header.map(|header| self.decode(header.value())).transpose()
+        self.small(HEADER_KEY)
+    }
+
+    /// A value of the table of small ones, of a file that has one.
+    fn small<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
+        let read = self.database.begin_read().map_err(|e| self.failed(e))?;
+        let values = read.open_table(HEADER).map_err(|e| self.failed(e))?;
+        let value = values.get(key).map_err(|e| self.failed(e))?;
+        value.map(|value| self.decode(value.value())).transpose()
     }
 
     fn decode<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T> {
@@ -131,6 +179,9 @@ impl CheckpointFile {
     pub(crate) fn load(&self, state: &mut VnodeState) -> Result<()> {
         if let Some(shown_end) = self.shown_end()? {
             state.restore_shown_end(shown_end);
+        }
+        if let Some(keep) = self.small(KEEP_KEY)? {
+            state.restore_keep_version(keep);
         }
         self.each(STABLES, |uid, entry: StableEntry| state.stables.restore(TableUid(uid), entry))?;
         self.each(SCHEMAS, |(uid, _), schema: TableSchema| {
@@ -169,11 +220,7 @@ impl CheckpointFile {
         Ok(())
     }
 
-    /// Stores a checkpoint: all of it or nothing, durable when this returns. Blocks.
-    ///
-    /// # Errors
-    /// Of the disk; the checkpoint before stands.
-    pub(crate) fn store(&self, header: &Header, snapshot: &Snapshot) -> Result<()> {
+    fn store(&self, header: &Header, snapshot: &Snapshot) -> Result<()> {
         let write = self.database.begin_write().map_err(|e| self.failed(e))?;
         {
             let mut about = write.open_table(ABOUT).map_err(|e| self.failed(e))?;
@@ -181,6 +228,7 @@ impl CheckpointFile {
             about.insert(SHOWN_END_KEY, snapshot.shown_end.0).map_err(|e| self.failed(e))?;
         }
         self.put(&write, HEADER, [(HEADER_KEY, Some(header))])?;
+        self.put(&write, HEADER, [(KEEP_KEY, snapshot.keep.as_ref())])?;
         self.put(&write, STABLES, snapshot.stables.iter().map(|(uid, entry)| (uid.0, entry.as_ref())))?;
         self.put(&write, TABLES, snapshot.tables.iter().map(|(uid, entry)| (uid.0, entry.as_ref())))?;
         let schemas = snapshot.schemas.iter();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::{Code, Error, Result, TableSchema, TableUid, Version};
 use parking_lot::RwLock;
-use wal::Retention;
+use wal::{RetainOutcome, Retention};
 
 use super::{Checkpoints, Header, Snapshot};
 use crate::state::{Dirty, VnodeState};
@@ -31,12 +31,17 @@ struct Taken {
 
 impl Checkpoints {
     pub(crate) async fn flush(&self, vnode: &Vnode) -> Result<()> {
+        let stored = self.store(vnode).await;
+        // Also where there was no room to store anything: what is past its time makes some.
+        stored.and(self.tick(vnode).await)
+    }
+
+    async fn store(&self, vnode: &Vnode) -> Result<()> {
         let mut jobs = self.flushing.lock().await;
         let taken = vnode.proposer.at_rest(|| take(vnode, &mut jobs)).await??;
         let applied = taken.header.raft.applied.map(|applied| applied.version);
         if applied == self.last() {
             vnode.state.write().still_dirty(taken.dirty);
-            self.swap_manifest(vnode).await?;
         } else {
             let Taken { header, snapshot, dirty } = taken;
             if let Err(e) = self.write(vnode, &mut jobs, header, snapshot).await {
@@ -45,9 +50,7 @@ impl Checkpoints {
             }
             *self.last.lock() = applied;
         }
-        vnode.group.roll().await?;
-        self.retain(vnode).await?;
-        self.expire(vnode).await
+        vnode.group.roll().await
     }
 
     async fn write(
@@ -85,21 +88,26 @@ impl Checkpoints {
 
     /// Log and data past their time.
     pub(crate) async fn tick(&self, vnode: &Vnode) -> Result<()> {
-        vnode.group.roll_if_due().await?;
-        self.retain(vnode).await?;
+        vnode.group.set_keep_version(vnode.keep_version().map(|keep| keep.from));
+        let kept = self.tick_log(vnode).await;
         let _jobs = self.flushing.lock().await;
-        self.expire(vnode).await
+        kept.and(self.expire(vnode).await)
     }
 
-    async fn retain(&self, vnode: &Vnode) -> Result<()> {
-        let wal = vnode.database().options.wal;
-        let retention = Retention { period_s: wal.retention_period_s, size_kb: wal.retention_size_kib };
-        let retained = vnode.group.retain(retention).await?;
-        if retained.segments > 0 {
-            let (vgroup, first) = (vnode.vgroup(), retained.first);
-            tracing::info!(%vgroup, segments = retained.segments, bytes = retained.bytes, %first, "log segments deleted");
-            vnode.state.write().prune(first);
+    async fn tick_log(&self, vnode: &Vnode) -> Result<()> {
+        if !vnode.group.needs_upkeep(retention(vnode)) {
+            return Ok(());
         }
+        // A new segment takes space, and a full disk has none before retention has made some.
+        let rolled = vnode.group.roll_if_due().await;
+        let retained = vnode.group.retain(retention(vnode)).await;
+        rolled.and(retained.map(|retained| note_deleted(vnode, retained)))
+    }
+
+    /// Log past its time, whatever the keep version.
+    pub(crate) async fn trim_log(&self, vnode: &Vnode) -> Result<()> {
+        let trimmed = vnode.group.trim(retention(vnode)).await?;
+        note_deleted(vnode, trimmed);
         Ok(())
     }
 
@@ -151,7 +159,8 @@ impl Checkpoints {
         vnode.group.sync().await?;
         let (file, state) = (Arc::clone(&self.file), Arc::clone(&vnode.state));
         let manifest = blocking(move || {
-            let Some(mut header) = file.header()? else { return Ok(None) };
+            let stored = file.read()?.map(|open| open.header()).transpose()?.flatten();
+            let Some(mut header) = stored else { return Ok(None) };
             let Some(applied) = header.raft.applied.map(|applied| applied.version) else { return Ok(None) };
             let durable = std::mem::take(&mut header.manifest);
             header.manifest = state.read().store.manifest_at(applied, durable);
@@ -163,6 +172,20 @@ impl Checkpoints {
             vnode.state.write().store.manifest_saved(&manifest);
         }
         Ok(())
+    }
+}
+
+/// As the database's options say now.
+fn retention(vnode: &Vnode) -> Retention {
+    let wal = vnode.database().options.wal;
+    Retention { period_s: wal.retention_period_s, size_kb: wal.retention_size_kib }
+}
+
+fn note_deleted(vnode: &Vnode, deleted: RetainOutcome) {
+    if deleted.segments > 0 {
+        let RetainOutcome { segments, bytes, first } = deleted;
+        tracing::info!(vgroup = %vnode.vgroup(), segments, bytes, %first, "log segments deleted");
+        vnode.state.write().prune(first);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::{Code, DatabaseInfo, Error, Result, Version, VgroupId};
 use wal::Disk;
 
-use super::{CheckpointFile, Checkpoints, FILE, Header};
+use super::{CheckpointFile, Checkpoints, FILE, Header, OpenFile};
 use crate::state::VnodeState;
 use crate::store::{CompressionLevels, Manifest, Store, StoreOptions};
 use crate::vnode::VnodeOptions;
@@ -50,23 +50,26 @@ impl Loading {
         let made = self.disk.create_dir_all(&self.dir);
         made.map_err(|e| Error::with(Code::Io, format!("making {}: {e}", self.dir.display())).caused_by(e))?;
         match self.checkpoint() {
-            Ok((file, None)) => {
+            Ok(None) => {
                 self.check_log_is_whole("no checkpoint is stored")?;
-                self.empty(file)
+                self.empty()
             }
-            Ok((file, Some(header))) => self.restore(file, header),
+            Ok(Some((file, header))) => self.restore(&file, header),
             Err(e) if e.code() == Code::Damaged => self.rebuild(&e),
             Err(e) => Err(e),
         }
     }
 
-    fn checkpoint(&self) -> Result<(CheckpointFile, Option<Header>)> {
-        let file = CheckpointFile::open(&self.dir.join(FILE))?;
-        let header = file.header()?;
-        Ok((file, header))
+    fn file(&self) -> CheckpointFile {
+        CheckpointFile::at(self.dir.join(FILE))
     }
 
-    fn restore(&self, file: CheckpointFile, header: Header) -> Result<Loaded> {
+    fn checkpoint(&self) -> Result<Option<(OpenFile, Header)>> {
+        let Some(file) = self.file().read()? else { return Ok(None) };
+        Ok(file.header()?.map(|header| (file, header)))
+    }
+
+    fn restore(&self, file: &OpenFile, header: Header) -> Result<Loaded> {
         if header.vgroup != self.vgroup {
             let what = format!(
                 "file={} vgroup={} wanted={}",
@@ -84,12 +87,10 @@ impl Loading {
         let mut state = VnodeState::new(store, applied.unwrap_or_default(), received_ns, next_table);
         match file.load(&mut state) {
             Ok(()) => {
-                Ok(Loaded { state, checkpoint: Some(raft), checkpoints: Checkpoints::new(file, applied) })
+                let checkpoints = Checkpoints::new(self.file(), applied);
+                Ok(Loaded { state, checkpoint: Some(raft), checkpoints })
             }
-            Err(e) if e.code() == Code::Damaged => {
-                drop(file);
-                self.rebuild(&e)
-            }
+            Err(e) if e.code() == Code::Damaged => self.rebuild(&e),
             Err(e) => Err(e),
         }
     }
@@ -104,13 +105,13 @@ impl Loading {
         moved.map_err(|e| {
             Error::with(Code::Io, format!("moving {} aside: {e}", path.display())).caused_by(e)
         })?;
-        self.empty(CheckpointFile::open(&path)?)
+        self.empty()
     }
 
-    fn empty(&self, file: CheckpointFile) -> Result<Loaded> {
+    fn empty(&self) -> Result<Loaded> {
         let store = self.store(Manifest::default())?;
         let state = VnodeState::new(store, Version(0), i64::MIN, 1);
-        Ok(Loaded { state, checkpoint: None, checkpoints: Checkpoints::new(file, None) })
+        Ok(Loaded { state, checkpoint: None, checkpoints: Checkpoints::new(self.file(), None) })
     }
 
     fn store(&self, manifest: Manifest) -> Result<Store> {

@@ -11,7 +11,7 @@ mod snapshot;
 use model::Version;
 use parking_lot::Mutex;
 
-pub(crate) use file::CheckpointFile;
+pub(crate) use file::{CheckpointFile, OpenFile};
 pub(crate) use load::{DATA_DIR, Loading};
 pub(crate) use snapshot::{Header, Snapshot};
 

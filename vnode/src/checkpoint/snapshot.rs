@@ -5,6 +5,7 @@ use std::sync::Arc;
 use model::{SchemaVersion, TableSchema, TableUid, TopicId, Version, VgroupId};
 use serde::{Deserialize, Serialize};
 
+use crate::keep::KeepVersion;
 use crate::record::TopicDefinition;
 use crate::state::{Dirty, GroupKey, GroupState, StableEntry, TableEntry, VnodeState};
 use crate::store::Manifest;
@@ -32,6 +33,8 @@ type Changes<K, V> = Vec<(K, Option<V>)>;
 pub(crate) struct Snapshot {
     /// Version after the last record of a kind that topics show.
     pub(crate) shown_end: Version,
+    /// From where on the log survives retention.
+    pub(crate) keep: Option<KeepVersion>,
     pub(crate) tables: Changes<TableUid, TableEntry>,
     pub(crate) stables: Changes<TableUid, StableEntry>,
     pub(crate) schemas: Changes<(TableUid, SchemaVersion), Arc<TableSchema>>,
@@ -48,6 +51,7 @@ impl Snapshot {
         let group = |key: &GroupKey| (key.clone(), state.groups.get(key.0, &key.1).cloned());
         Self {
             shown_end: state.shown_end(),
+            keep: state.keep_version(),
             tables: dirty.tables.iter().map(|uid| (*uid, state.tables.entry(*uid).cloned())).collect(),
             stables: dirty.stables.iter().map(|uid| (*uid, state.stables.entry(*uid).cloned())).collect(),
             schemas: dirty.schemas.iter().map(schema).collect(),

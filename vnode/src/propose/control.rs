@@ -36,7 +36,7 @@ pub(crate) fn owner(state: &VnodeState, change: OwnerChange) -> Result<Option<Ch
 /// Owners change only with nothing in flight, so the applied state says who owns. Of commits in flight the numbers
 /// decide, when they are applied.
 pub(crate) fn commit(state: &VnodeState, request: CommitRequest, is_quiet: bool) -> Result<Option<Checked>> {
-    let CommitRequest { topic, group, consumer, epoch, offset, sequence } = request;
+    let CommitRequest { topic, group, consumer, epoch, offset, sequence, keep: _ } = request;
     let held = state.groups.get(topic, &group).filter(|held| held.is_owned_by(consumer, epoch));
     let held = held.ok_or_else(|| Error::of(Code::ConsumerMismatch))?;
     let is_stored = held.committed.as_ref().is_some_and(|last| last.offset == offset);
@@ -45,6 +45,14 @@ pub(crate) fn commit(state: &VnodeState, request: CommitRequest, is_quiet: bool)
     }
     let record = OffsetRecord::Commit { topic, group, offset, consumer, epoch, sequence };
     Checked::new(Kind::Offset, record.encode()).map(Some)
+}
+
+/// Sets the keep version.
+pub(crate) fn keep_from(state: &VnodeState, from: Version, is_quiet: bool) -> Result<Option<Checked>> {
+    if is_quiet && state.keep_version().is_some_and(|keep| keep.from == from) {
+        return Ok(None);
+    }
+    Checked::new(Kind::Offset, OffsetRecord::Keep { from }.encode()).map(Some)
 }
 
 /// Remembers where `latest` was: here. `Ok(None)` where there is an offset or a start already.

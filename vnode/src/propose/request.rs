@@ -214,6 +214,8 @@ pub struct CommitRequest {
     /// Rises with each commit of the consumer: one that is not above the last is a retry that came late and changes
     /// nothing.
     pub sequence: u64,
+    /// Also sets the vgroup's keep version to the offset, some time after the commit is answered.
+    pub keep: bool,
 }
 
 /// A column that a write supplies, for messages.

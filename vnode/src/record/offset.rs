@@ -40,6 +40,11 @@ pub enum OffsetRecord {
         /// Group.
         group: String,
     },
+    /// The log is to be kept from here on: the vgroup's keep version.
+    Keep {
+        /// First version to keep.
+        from: Version,
+    },
 }
 
 impl OffsetRecord {
@@ -78,7 +83,8 @@ mod tests {
             sequence: 17,
         };
         let start = OffsetRecord::Start { topic, group: group.clone(), at: Version(9) };
-        for record in [commit, start, OffsetRecord::DropGroup { topic, group }] {
+        let keep = OffsetRecord::Keep { from: Version(300) };
+        for record in [commit, start, OffsetRecord::DropGroup { topic, group }, keep] {
             assert_eq!(OffsetRecord::decode(&record.encode().unwrap()).unwrap(), record);
         }
     }
@@ -87,6 +93,7 @@ mod tests {
     fn bytes_on_disk_stay() {
         let record = OffsetRecord::Start { topic: TopicId(4), group: "g".into(), at: Version(9) };
         assert_eq!(&record.encode().unwrap()[..], [1, 1, 4, 1, b'g', 9]);
+        assert_eq!(&OffsetRecord::Keep { from: Version(9) }.encode().unwrap()[..], [1, 3, 9]);
     }
 
     proptest! {

@@ -24,6 +24,7 @@ pub use stables::{StableEntry, Stables};
 pub use tables::{OlderTags, TableAt, TableEntry, Tables};
 pub use topics::Topics;
 
+use crate::keep::KeepVersion;
 use crate::record::{
     DataRecord, DeleteRecord, DeleteScope, MetaRecord, NewTable, NewTableKind, OffsetRecord, OwnerRecord,
     RecordError, TopicRecord,
@@ -51,6 +52,7 @@ pub struct VnodeState {
     /// Records of our own kinds applied since the shard was opened: how the proposer learns that all it has queued is
     /// here.
     own_records: u64,
+    keep: Option<KeepVersion>,
     fault: Option<Error>,
 }
 
@@ -69,6 +71,7 @@ impl VnodeState {
             received_ns,
             next_table,
             own_records: 0,
+            keep: None,
             fault: None,
         }
     }
@@ -88,6 +91,16 @@ impl VnodeState {
 
     pub(crate) const fn restore_shown_end(&mut self, shown_end: Version) {
         self.shown_end = shown_end;
+    }
+
+    /// From where on the log survives retention, if anybody has asked for that.
+    #[must_use]
+    pub const fn keep_version(&self) -> Option<KeepVersion> {
+        self.keep
+    }
+
+    pub(crate) const fn restore_keep_version(&mut self, keep: KeepVersion) {
+        self.keep = Some(keep);
     }
 
     /// Receive time of the last record.
@@ -140,7 +153,7 @@ impl VnodeState {
             Kind::Data => self.apply_data(version, DataRecord::decode(body)?),
             Kind::Meta => self.apply_meta(version, time_ns, MetaRecord::decode(body)?),
             Kind::Delete => self.apply_delete(version, DeleteRecord::decode(body)?),
-            Kind::Offset => self.apply_offset(OffsetRecord::decode(body)?),
+            Kind::Offset => self.apply_offset(time_ns, OffsetRecord::decode(body)?),
             Kind::Owner => self.groups.set_owner(&OwnerRecord::decode(body)?),
             Kind::Topic => self.apply_topic(TopicRecord::decode(body)?),
             _ => {}
@@ -270,13 +283,14 @@ impl VnodeState {
         self.store.delete(version, record.owner, scope, range);
     }
 
-    fn apply_offset(&mut self, record: OffsetRecord) {
+    fn apply_offset(&mut self, time_ns: i64, record: OffsetRecord) {
         match record {
             OffsetRecord::Commit { topic, group, offset, consumer, epoch, sequence } => {
                 self.groups.commit(topic, &group, epoch, Committed { offset, consumer, sequence });
             }
             OffsetRecord::Start { topic, group, at } => self.groups.start(topic, &group, at),
             OffsetRecord::DropGroup { topic, group } => self.groups.drop_group(topic, &group),
+            OffsetRecord::Keep { from } => self.keep = Some(KeepVersion { from, set_ns: time_ns }),
         }
     }
 

@@ -8,10 +8,7 @@ use model::{Code, Error};
 
 /// The disk refused. Never reported as damage: the bytes may be fine.
 pub(super) fn io_error(doing: &str, path: &Path, error: io::Error) -> Error {
-    let code = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Code::NoDiskSpace,
-        _ => Code::Io,
-    };
+    let code = if wal::is_out_of_space(&error) { Code::NoDiskSpace } else { Code::Io };
     Error::with(code, format!("{doing} data file {}", path.display())).caused_by(error)
 }
 

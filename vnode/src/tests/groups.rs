@@ -4,7 +4,15 @@ use super::*;
 
 fn commit(consumer: ConsumerId, epoch: u64, sequence: u64, offset: u64) -> CommitRequest {
     let (topic, group) = (T, "g".into());
-    CommitRequest { topic, group, consumer, epoch: Epoch(epoch), offset: Version(offset), sequence }
+    CommitRequest {
+        topic,
+        group,
+        consumer,
+        epoch: Epoch(epoch),
+        offset: Version(offset),
+        sequence,
+        keep: false,
+    }
 }
 
 fn committed(vnode: &Vnode) -> Option<u64> {

@@ -29,7 +29,7 @@ fn behind(vnode: &Vnode, position: Version) -> Behind {
 
 async fn commit(vnode: &Vnode, group: &str, sequence: u64, offset: Version) {
     let (topic, group) = (T, group.to_owned());
-    let commit = CommitRequest { topic, group, consumer: ME, epoch: Epoch(1), offset, sequence };
+    let commit = CommitRequest { topic, group, consumer: ME, epoch: Epoch(1), offset, sequence, keep: false };
     vnode.commit(commit).await.unwrap();
 }
 

@@ -8,6 +8,7 @@ mod lag;
 mod model_based;
 mod reading;
 mod restart;
+mod retention;
 
 use std::path::Path;
 use std::sync::Arc;

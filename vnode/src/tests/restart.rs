@@ -78,6 +78,7 @@ async fn a_lost_checkpoint_is_rebuilt_from_a_whole_log() {
         epoch: Epoch(1),
         offset: Version(4),
         sequence: 1,
+        keep: false,
     };
     vnode.commit(commit).await.unwrap();
     vnode.write(rows(&[("a", 1, 1)], Some(1))).await.unwrap();
@@ -91,7 +92,7 @@ async fn a_lost_checkpoint_is_rebuilt_from_a_whole_log() {
     assert_eq!(vnode.offsets(T, "g").committed, Some(Version(4)));
     assert_eq!(scan(&vnode).await, [row("a", 1, 1)]);
     crash(vnode).await;
-    std::fs::remove_file(&path).unwrap();
+    assert!(!path.exists(), "it is stored with the next flush");
     let vnode = open(dir.path(), &time).await;
     assert_eq!(vnode.offsets(T, "g").committed, Some(Version(4)));
     vnode.close().await.unwrap();

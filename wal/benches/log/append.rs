@@ -109,5 +109,5 @@ pub(crate) fn synced(c: &mut Criterion) {
     let next = Mutex::new(0);
     let name = "64 writers, fsync before each answer, against 1";
     let row = Against { name, aim: ">= 20", throughput: Throughput::Elements(1) };
-    row.run(c, || append_synced(&log, &next, 64, 20), || append_synced(&log, &next, 1, 20));
+    row.run(c, || append_synced(&log, &next, 64, 200), || append_synced(&log, &next, 1, 200));
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use durable::temp_path;
-pub use durable::{read_file, write_file_atomic};
+pub use durable::{is_out_of_space, read_file, reserve_replacement, write_file_atomic};
 pub use std_disk::StdDisk;
 
 /// What a file is opened for.

@@ -16,6 +16,7 @@ use crate::common::*;
 /// Loom's types in place of `wal/src/sync.rs`.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+    pub(crate) use loom::thread::{Thread, current as current_thread, park};
 
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
@@ -30,9 +31,12 @@ mod sync {
     }
 }
 
+#[path = "../../src/turn.rs"]
+mod turn;
 #[path = "../../src/watermark.rs"]
 mod watermark;
 
+use turn::Turns;
 use watermark::Watermark;
 
 /// Runs a model of so many threads through every order of their steps; of more than two, through those orders in which
@@ -109,6 +113,54 @@ fn who_gives_up_waiting_takes_no_wake_up_with_him() {
         mark.set(Version(1));
         given_up.join().unwrap();
         waiter.join().unwrap();
+    });
+}
+
+/// Each thread appends one record and syncs, as `Wal::sync` does; a turn serves what was appended when it began.
+fn explore_turns(threads: usize) {
+    check(threads, move || {
+        let log = loom::sync::Arc::new((Turns::new(), sync::AtomicU64::new(0), sync::AtomicU64::new(0)));
+        let append_and_sync = |log: &(Turns, sync::AtomicU64, sync::AtomicU64)| {
+            let (turns, next, durable) = log;
+            let load = |mark: &sync::AtomicU64| mark.load(sync::Ordering::Acquire);
+            let wanted = next.fetch_add(1, sync::Ordering::AcqRel) + 1;
+            if let Some(turn) = turns.take_unless(Version(wanted), || load(durable) >= wanted) {
+                let until = load(next);
+                durable.store(until, sync::Ordering::Release);
+                turn.serve(Version(until));
+            }
+            assert!(load(durable) >= wanted);
+        };
+        let others: Vec<_> = (1..threads)
+            .map(|_| {
+                let log = loom::sync::Arc::clone(&log);
+                loom::thread::spawn(move || append_and_sync(&log))
+            })
+            .collect();
+        append_and_sync(&log);
+        others.into_iter().for_each(|other| other.join().unwrap());
+    });
+}
+
+#[test]
+fn no_order_of_taking_turns_leaves_one_asleep_or_lets_one_go_too_early() {
+    explore_turns(2);
+    explore_turns(3);
+}
+
+/// A turn that ends without serving anybody, as a failed sync does: everyone gets a turn of their own.
+#[test]
+fn a_turn_that_served_nobody_goes_from_hand_to_hand() {
+    check(3, || {
+        let turns = loom::sync::Arc::new(Turns::new());
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let turns = loom::sync::Arc::clone(&turns);
+                loom::thread::spawn(move || assert!(turns.take_unless(Version(1), || false).is_some()))
+            })
+            .collect();
+        assert!(turns.take_unless(Version(1), || false).is_some());
+        others.into_iter().for_each(|other| other.join().unwrap());
     });
 }
 

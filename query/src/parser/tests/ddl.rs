@@ -96,6 +96,14 @@ fn alter_database() {
         changes,
         [DatabaseChange::KeepMinutes([52_560_000; 3]), DatabaseChange::WalRetentionPeriodS(10)]
     );
+    let Ok(Statement::AlterDatabase { changes, .. }) =
+        parse("ALTER DATABASE g WAL_ROLL_PERIOD 5 WAL_SEGMENT_SIZE 1024")
+    else {
+        panic!()
+    };
+    assert_eq!(changes, [DatabaseChange::WalRollPeriodS(5), DatabaseChange::WalSegmentSizeKib(1_024)]);
+    assert_eq!(parse("TRIM DATABASE g WAL").unwrap(), Statement::TrimDatabaseWal("g".into()));
+    assert_eq!(refused("TRIM TABLE g").1, "syntax error near \"table g\"");
     assert_eq!(refused("ALTER DATABASE g PRECISION 'us'").1, "syntax error near \"precision 'us'\"");
     assert_eq!(refused("ALTER DATABASE g CACHESIZE 0").0, Code::InvalidDatabaseOption);
     assert_eq!(refused("ALTER DATABASE g").0, Code::IncompleteSql);
@@ -415,7 +423,6 @@ fn statements_that_are_not_built() {
         ("GRANT ALTER ON d.* TO u", "GRANT ALTER"),
         ("GRANT ALL ON d.t TO u", "GRANT on a single table"),
         ("RELOAD TOPIC p AS SELECT 1", "RELOAD TOPIC"),
-        ("TRIM DATABASE d WAL", "TRIM DATABASE .. WAL"),
         ("KILL QUERY 'x'", "KILL QUERY"),
         ("BALANCE VGROUP", "BALANCE VGROUP"),
         ("ALTER LOCAL 'debugFlag' '131'", "ALTER LOCAL"),
