@@ -225,10 +225,14 @@ impl OpenFile {
         {
             let mut about = write.open_table(ABOUT).map_err(|e| self.failed(e))?;
             about.insert(FORMAT_KEY, FORMAT).map_err(|e| self.failed(e))?;
-            about.insert(SHOWN_END_KEY, snapshot.shown_end.0).map_err(|e| self.failed(e))?;
+            if let Some(marks) = &snapshot.marks {
+                about.insert(SHOWN_END_KEY, marks.shown_end.0).map_err(|e| self.failed(e))?;
+            }
         }
         self.put(&write, HEADER, [(HEADER_KEY, Some(header))])?;
-        self.put(&write, HEADER, [(KEEP_KEY, snapshot.keep.as_ref())])?;
+        if let Some(marks) = &snapshot.marks {
+            self.put(&write, HEADER, [(KEEP_KEY, marks.keep.as_ref())])?;
+        }
         self.put(&write, STABLES, snapshot.stables.iter().map(|(uid, entry)| (uid.0, entry.as_ref())))?;
         self.put(&write, TABLES, snapshot.tables.iter().map(|(uid, entry)| (uid.0, entry.as_ref())))?;
         let schemas = snapshot.schemas.iter();

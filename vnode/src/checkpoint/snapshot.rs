@@ -25,16 +25,23 @@ pub(crate) struct Header {
     pub(crate) next_table: u64,
 }
 
+/// Places in the log, as they were when the checkpoint was taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marks {
+    /// Version after the last record of a kind that topics show.
+    pub(crate) shown_end: Version,
+    /// From where on the log survives retention.
+    pub(crate) keep: Option<KeepVersion>,
+}
+
 /// Entries by key; `None` for one that is gone.
 type Changes<K, V> = Vec<(K, Option<V>)>;
 
 /// What changed.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
-    /// Version after the last record of a kind that topics show.
-    pub(crate) shown_end: Version,
-    /// From where on the log survives retention.
-    pub(crate) keep: Option<KeepVersion>,
+    /// `None` leaves those of the checkpoint before.
+    pub(crate) marks: Option<Marks>,
     pub(crate) tables: Changes<TableUid, TableEntry>,
     pub(crate) stables: Changes<TableUid, StableEntry>,
     pub(crate) schemas: Changes<(TableUid, SchemaVersion), Arc<TableSchema>>,
@@ -50,8 +57,7 @@ impl Snapshot {
         let schema = |key: &(TableUid, SchemaVersion)| (*key, state.stables.schema(key.0, key.1).cloned());
         let group = |key: &GroupKey| (key.clone(), state.groups.get(key.0, &key.1).cloned());
         Self {
-            shown_end: state.shown_end(),
-            keep: state.keep_version(),
+            marks: Some(Marks { shown_end: state.shown_end(), keep: state.keep_version() }),
             tables: dirty.tables.iter().map(|uid| (*uid, state.tables.entry(*uid).cloned())).collect(),
             stables: dirty.stables.iter().map(|uid| (*uid, state.stables.entry(*uid).cloned())).collect(),
             schemas: dirty.schemas.iter().map(schema).collect(),
