@@ -1,8 +1,10 @@
 //! Options of a database: defaults here, spelling and the ranges of single ones in the SQL crate.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{Code, Error, Precision, Result};
+use crate::{Code, Error, Precision, Result, Zone, format_timestamp};
 
 /// Everything CREATE DATABASE can say that Tidemark keeps. Options that only tune TDengine's own files are kept to be
 /// shown and have no effect; `docs/sql.md` lists them.
@@ -205,6 +207,30 @@ impl DatabaseOptions {
     #[must_use]
     pub fn keep_ticks(&self) -> i64 {
         minutes_to_ticks(self.keep_minutes[2], self.precision)
+    }
+
+    /// Ticks that a row may carry at `now_ns`: as far back as KEEP says, as far ahead as the type goes.
+    #[must_use]
+    pub fn accepted_ticks(&self, now_ns: i64) -> RangeInclusive<i64> {
+        let now = self.precision.ticks_from_ns(now_ns);
+        now.saturating_sub(self.keep_ticks())..=self.precision.max_ticks()
+    }
+
+    /// Checks a row's time against [`accepted_ticks`](Self::accepted_ticks).
+    ///
+    /// # Errors
+    /// [`Code::TimestampOutOfRange`] with the time, the table and what is accepted.
+    pub fn check_tick(&self, accepted: &RangeInclusive<i64>, tick: i64, table: &str) -> Result<()> {
+        if accepted.contains(&tick) {
+            return Ok(());
+        }
+        let show = |tick| format_timestamp(tick, self.precision, Zone::UTC);
+        let error = Error::with(Code::TimestampOutOfRange, format!("{} table={table}", show(tick)));
+        Err(error.hint(format!(
+            "accepted now: {} to {} (KEEP)",
+            show(*accepted.start()),
+            show(*accepted.end())
+        )))
     }
 
     /// Ticks that one data file covers.

@@ -464,3 +464,42 @@ async fn c085_applications_only_retry_their_poll() {
         Arc::try_unwrap(consumer).expect("the last one").close().await.expect("close");
     }
 }
+
+/// C087: what is older than KEEP is refused with the range that is accepted, and the whole statement with it, wherever its
+/// tables live; the future is open.
+#[tokio::test(flavor = "multi_thread")]
+async fn c087_a_row_past_keep_takes_its_statement_with_it() {
+    const TABLES: usize = 8; // in both vgroups
+    let server = Server::start();
+    let connection = connect(&server).await;
+    query(&connection, "CREATE DATABASE d VGROUPS 2 KEEP 10d DURATION 1d").await;
+    query(&connection, "CREATE STABLE d.s (ts TIMESTAMP, v INT) TAGS (g INT)").await;
+    for table in 0..TABLES {
+        query(&connection, &format!("CREATE TABLE d.c{table} USING d.s TAGS ({table})")).await;
+    }
+    let insert = |old: usize| {
+        let mut sql = String::from("INSERT INTO");
+        for table in 0..TABLES {
+            sql += &format!(" d.c{table} VALUES (now - 9d - 23h, 1) (now + 1d, 2) (now + 400d, 3)");
+            if table == old {
+                sql += " (now - 10d - 1h, 4)";
+            }
+        }
+        sql
+    };
+    for old in 0..TABLES {
+        let error = connection.sql(&insert(old)).await.map(drop).expect_err("a row past KEEP");
+        assert_eq!(error.code(), Code::TimestampOutOfRange, "{error}");
+        let told = error.to_string();
+        assert!(told.contains("accepted now: ") && told.contains(&format!("table=c{old}")), "{told}");
+        let rows = query(&connection, "SELECT COUNT(*) FROM d.s").await;
+        assert_eq!(
+            rows.iter().next().and_then(|row| row.get::<i64>(0).ok()),
+            Some(0),
+            "c{old}: nothing is written"
+        );
+    }
+    query(&connection, &insert(TABLES)).await;
+    let rows = query(&connection, "SELECT COUNT(*) FROM d.s").await;
+    assert_eq!(rows.iter().next().and_then(|row| row.get::<i64>(0).ok()), Some(3 * TABLES as i64));
+}

@@ -53,10 +53,14 @@ pub(super) fn ticks(column: &ArrayRef) -> &[i64] {
 
 impl Gather {
     /// Everything read, as writes.
-    pub(super) fn finish(self) -> Result<InsertPlan> {
+    ///
+    /// # Errors
+    /// [`model::Code::TimestampOutOfRange`]. The vgroups check that themselves; here it is checked before the first of
+    /// them gets anything, so that a statement with one bad time writes nothing.
+    pub(super) fn finish(self, now_ns: i64) -> Result<InsertPlan> {
         let mut writes = Writes::default();
         for relation in self.relations {
-            finish_relation(relation, &mut writes)?;
+            finish_relation(relation, now_ns, &mut writes)?;
         }
         Ok(writes.plan)
     }
@@ -93,11 +97,12 @@ impl Writes {
     }
 }
 
-fn finish_relation(mut relation: Relation, writes: &mut Writes) -> Result<()> {
+fn finish_relation(mut relation: Relation, now_ns: i64, writes: &mut Writes) -> Result<()> {
     let precision = relation.database.options.precision;
     let batches: Vec<Finished> =
         std::mem::take(&mut relation.batches).into_iter().map(|b| Finished::new(b, precision)).collect();
     for batch in &batches {
+        check_times(&relation, batch, now_ns)?;
         if let Some(slot) = plain_slot(&relation, batch) {
             let runs = batch.runs.iter().map(|run| (run.table, run.end));
             let block = block(&relation, &batch.places, batch.columns.clone(), runs)?;
@@ -113,6 +118,19 @@ fn finish_relation(mut relation: Relation, writes: &mut Writes) -> Result<()> {
         for part in merge::scattered(&relation, &batches)? {
             let block = assembled(&relation, part.1)?;
             writes.push(&relation, part.0, block)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_times(relation: &Relation, batch: &Finished, now_ns: i64) -> Result<()> {
+    let options = &relation.database.options;
+    let accepted = options.accepted_ticks(now_ns);
+    let ticks = batch.ticks();
+    for run in &batch.runs {
+        let name = relation.tables.get(run.table).map_or("", |table| table.name.as_str());
+        for tick in ticks.get(run.start..run.end).unwrap_or_default() {
+            options.check_tick(&accepted, *tick, name)?;
         }
     }
     Ok(())

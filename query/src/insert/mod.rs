@@ -110,7 +110,7 @@ pub fn parse_insert(
     scan.statement_start()?;
     let mut gather = gather::Gather::default();
     block::BlockReader::new(scan, context, catalog, &mut gather).blocks()?;
-    gather.finish()
+    gather.finish(context.now_ns)
 }
 
 /// `name` with its database filled in.

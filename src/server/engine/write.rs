@@ -51,9 +51,7 @@ pub struct WriteTarget {
 impl WriteTarget {
     /// Ticks that a row may carry at `now_ns`, as the shards check it.
     pub fn times(&self, now_ns: i64) -> RangeInclusive<i64> {
-        let options = &self.database.options;
-        let now = options.precision.ticks_from_ns(now_ns);
-        now.saturating_sub(options.keep_ticks())..=options.precision.max_ticks()
+        self.database.options.accepted_ticks(now_ns)
     }
 }
 

@@ -50,12 +50,6 @@ impl Context {
         self.database.options.precision
     }
 
-    /// Earliest and latest timestamp that a row may have now.
-    pub(crate) fn accepted_ticks(&self) -> (i64, i64) {
-        let now = self.precision().ticks_from_ns(self.now_ns);
-        (now.saturating_sub(self.database.options.keep_ticks()), self.precision().max_ticks())
-    }
-
     /// Whether a table of this name lives in this shard. One that does not would never be found again.
     pub(crate) fn is_placed_here(&self, name: &str) -> bool {
         let slot = model::vgroup_slot(name, self.database.vgroups.len());

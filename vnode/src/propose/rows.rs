@@ -4,7 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType as Arrow, TimeUnit};
-use model::{Code, ColumnId, DataType, Error, Precision, Result, TableSchema, Zone, format_timestamp};
+use model::{Code, ColumnId, DataType, Error, Precision, Result, TableSchema};
 use proto::write::TableRun;
 
 use super::Context;
@@ -70,7 +70,8 @@ fn check_lengths(data_type: DataType, values: &ArrayRef, name: &str) -> Result<(
 /// Checks that runs rise, cover all rows and are within the accepted time.
 pub(super) fn check_runs(context: &Context, timestamps: &ArrayRef, runs: &[TableRun]) -> Result<()> {
     let ticks = ticks(timestamps).ok_or_else(|| bad("the first column must be the primary timestamp"))?;
-    let accepted = context.accepted_ticks();
+    let options = &context.database.options;
+    let accepted = options.accepted_ticks(context.now_ns);
     let mut start = 0;
     for run in runs {
         let end = usize::try_from(run.end).unwrap_or(usize::MAX);
@@ -80,24 +81,11 @@ pub(super) fn check_runs(context: &Context, timestamps: &ArrayRef, runs: &[Table
             return Err(bad(format!("rows of a table must ascend strictly by time: {}", run.table)));
         }
         for tick in rows.first().into_iter().chain(rows.last()) {
-            check_tick(context.precision(), accepted, *tick, &run.table)?;
+            options.check_tick(&accepted, *tick, &run.table)?;
         }
         start = end;
     }
     if start == ticks.len() && start > 0 { Ok(()) } else { Err(bad("rows without a table")) }
-}
-
-fn check_tick(precision: Precision, (first, last): (i64, i64), tick: i64, table: &str) -> Result<()> {
-    if (first..=last).contains(&tick) {
-        return Ok(());
-    }
-    let show = |tick| format_timestamp(tick, precision, Zone::UTC);
-    let detail = format!("{} table={table}", show(tick));
-    Err(Error::with(Code::TimestampOutOfRange, detail).hint(format!(
-        "accepted now: {} to {} (KEEP)",
-        show(first),
-        show(last)
-    )))
 }
 
 /// The ticks of a timestamp column.
