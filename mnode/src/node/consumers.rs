@@ -38,7 +38,7 @@ pub struct TopicAssignment {
     pub vgroups: Vec<(VgroupId, Epoch)>,
     /// What is about to be taken from the consumer, while it may still commit.
     pub hand_over: Option<HandOver>,
-    /// Vgroups of the topic that nobody is given before they are back.
+    /// Vgroups of the topic that nobody of the group is given before they are back.
     pub offline: Vec<OfflineVgroup>,
     /// Without the right the consumer stays a member and gets nothing of the topic.
     pub permitted: bool,
@@ -227,10 +227,6 @@ impl Inner {
 
 fn assignment(state: &MnodeState, coordinator: &Coordinator, id: ConsumerId) -> Result<ConsumerAssignment> {
     let consumer = state.consumer(id)?;
-    let offline = |vgroup: &VgroupId| {
-        let error = coordinator.offline(*vgroup)?.clone();
-        Some(OfflineVgroup { vgroup: *vgroup, error })
-    };
     let mut topics: Vec<_> = consumer
         .topics
         .iter()
@@ -243,7 +239,7 @@ fn assignment(state: &MnodeState, coordinator: &Coordinator, id: ConsumerId) -> 
                 // One that is gone is about to be taken away: its owner could only fail to read it.
                 vgroups: group.owned_by(id).filter(|(vgroup, _)| !coordinator.is_gone(*vgroup)).collect(),
                 hand_over: hand_over(group, id),
-                offline: state.catalog().topic_vgroups(topic.id).iter().filter_map(offline).collect(),
+                offline: offline(state, coordinator, &key, group),
                 permitted: state.may_subscribe(&consumer.user, topic),
             })
         })
@@ -256,6 +252,26 @@ fn assignment(state: &MnodeState, coordinator: &Coordinator, id: ConsumerId) -> 
         offset_reset: consumer.parameters.offset_reset,
         topics,
     })
+}
+
+/// Vgroups that nobody of the group has. One that took no new owner may go on being read by the one that it has.
+fn offline(
+    state: &MnodeState,
+    coordinator: &Coordinator,
+    key: &GroupKey,
+    group: &Group,
+) -> Vec<OfflineVgroup> {
+    let is_owned = |vgroup: VgroupId| {
+        let owner = group.owners.get(&vgroup).and_then(|owner| owner.consumer);
+        owner.is_some() && !coordinator.is_gone(vgroup)
+    };
+    let vgroups = state.catalog().topic_vgroups(key.topic).iter().copied();
+    let vgroups = vgroups.filter(|vgroup| !is_owned(*vgroup));
+    let offline = vgroups.filter_map(|vgroup| {
+        let error = coordinator.offline(vgroup)?.clone();
+        Some(OfflineVgroup { vgroup, error })
+    });
+    offline.collect()
 }
 
 fn hand_over(group: &Group, id: ConsumerId) -> Option<HandOver> {

@@ -476,6 +476,29 @@ async fn members_learn_which_vgroups_are_off_line() {
     node.mnode.close().await.unwrap();
 }
 
+/// A shard that takes no new owner, its disk being full say, is off-line for the group that it should be told of alone.
+#[tokio::test]
+async fn a_vgroup_that_is_read_is_not_off_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    node.database("d", 2).await.unwrap();
+    node.topic("t", QUERY).await.unwrap();
+    node.topic("u", QUERY).await.unwrap();
+    node.join(1).await;
+    let stuck = node.mnode.assignment(ConsumerId(1)).unwrap().topics[0].vgroups[0].0;
+    {
+        let mut held = node.shards.0.lock();
+        held.broken.insert(stuck);
+        held.secretly = true;
+    }
+    node.subscribe(2, &["u"]).await.unwrap();
+    node.mnode.wait_ready(ConsumerId(2)).await.unwrap();
+    let topic = |id| node.mnode.assignment(ConsumerId(id)).unwrap().topics.remove(0);
+    assert_eq!(topic(2).offline.iter().map(|o| o.vgroup).collect::<Vec<_>>(), [stuck]);
+    assert_eq!((topic(1).vgroups.len(), topic(1).offline), (2, Vec::new()));
+    node.mnode.close().await.unwrap();
+}
+
 #[tokio::test]
 async fn reload_tells_live_consumers() {
     let dir = tempfile::tempdir().unwrap();
