@@ -257,8 +257,8 @@ impl Simulation {
     fn quiet_tick(&mut self, alive: &[u64]) {
         self.world.tick_with(alive);
         for _ in 0..100 {
-            let asked = alive.iter().fold(false, |any, id| self.release(*id) || any);
-            if !asked {
+            let asked = alive.iter().filter(|id| self.release(**id)).count();
+            if asked == 0 {
                 return;
             }
             self.world.drive();
