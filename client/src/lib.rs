@@ -32,7 +32,7 @@ mod writer;
 pub use connection::{ConnectOptions, Connection};
 pub use consumer::{
     AutoOffsetReset, Block, CommitCallback, ConfigError, Consumer, ConsumerConfig, ConsumerState, Message,
-    MessageKind, Messages, Skipped, VgroupAssignment,
+    MessageKind, Messages, OfflineVgroup, Skipped, VgroupAssignment,
 };
 pub use decode::Column;
 pub use model::{Code, DataType, Error, Precision, Result, Value};

@@ -128,7 +128,7 @@ impl Subscription for Fake {
             id: TOPIC,
             name: "t".into(),
             database: "d".into(),
-            vgroups: vec![v1::AssignedVgroup { vgroup: VGROUP, epoch: 1 }],
+            vgroups: vec![v1::AssignedVgroup { vgroup: VGROUP, epoch: 1, revoked: false }],
             ..Default::default()
         };
         let first = v1::Assignment { consumer_epoch: 1, ready: true, topics: vec![topic] };
@@ -199,6 +199,11 @@ impl Subscription for Fake {
             self.disk.lock().committed = Some(offset.offset);
         }
         Ok(Response::new(v1::CommitResponse { results }))
+    }
+
+    async fn release(&self, r: Request<v1::ReleaseRequest>) -> Result<Response<v1::ReleaseResponse>, Status> {
+        self.check(&r)?;
+        Ok(Response::new(v1::ReleaseResponse {}))
     }
 
     async fn offsets(&self, r: Request<v1::OffsetsRequest>) -> Result<Response<v1::OffsetsResponse>, Status> {

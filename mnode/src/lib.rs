@@ -5,8 +5,8 @@
 //!
 //! 1. [`MnodeState`], the replicated state: a [`Command`] is checked, agreed upon by the log and applied; the same log
 //!    gives the same state. [`rebalance()`] is the pure function behind every [`Assignment`].
-//! 2. [`Coordinator`], what only the leader knows: heartbeats and polls counted in ticks, progress reports, shards out
-//!    of reach. It decides by returning commands.
+//! 2. [`Coordinator`], what only the leader knows: heartbeats and polls counted in ticks, progress reports, who has
+//!    released what a hand-over takes from it, shards out of reach. It decides by returning commands.
 //! 3. [`Mnode`], the async shell: a Raft group, a driver task, waiting and waking. It reaches the shards through the
 //!    trait [`Shards`].
 //!
@@ -23,8 +23,8 @@ mod state;
 
 pub use coordinator::{Coordinator, Heartbeat, HeartbeatReply, PlaceReport, Progress};
 pub use node::{
-    ConsumerAssignment, ConsumerRow, DEFAULT_PASSWORD, DdlOutcome, Mnode, MnodeOptions, PasswordCost,
-    SettingRow, SubscriptionRow, TopicAssignment, TopicRow,
+    ConsumerAssignment, ConsumerRow, DEFAULT_PASSWORD, DdlOutcome, HandOver, Listening, Mnode, MnodeOptions,
+    OfflineVgroup, PasswordCost, SettingRow, SubscriptionRow, TopicAssignment, TopicRow,
 };
 pub use rebalance::{Assignment, rebalance};
 pub use shards::{OwnerChange, Shards, StableDdl, TopicDdl, TopicInfo};

@@ -386,6 +386,16 @@ impl Error {
         self
     }
 
+    /// Adds the hint of a name among `known` that is `name` but for its case, if there is one.
+    #[must_use]
+    pub fn hint_case<'a>(self, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        let meant = known.into_iter().find(|known| *known != name && known.eq_ignore_ascii_case(name));
+        match meant {
+            Some(meant) => self.hint(format!("there is `{meant}`: names keep their case in backticks only")),
+            None => self,
+        }
+    }
+
     /// Adds the cause.
     #[must_use]
     pub fn caused_by(mut self, source: impl StdError + Send + Sync + 'static) -> Self {

@@ -90,6 +90,10 @@ pub fn main() -> ExitCode {
         Command::Serve(_) => {}
         // Kills servers on purpose: that their clients notice is no news.
         Command::Demo(_) => common::log_to_stderr(if cli.verbose { "info" } else { "error" }),
+        // These tell it by themselves.
+        Command::Subscribe(_) | Command::Sql(_) if !cli.verbose => {
+            common::log_to_stderr("warn,client::offline=off");
+        }
         _ => common::log_to_stderr(if cli.verbose { "info" } else { "warn" }),
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()

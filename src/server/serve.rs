@@ -16,11 +16,12 @@ use crate::cli::ServeArgs;
 /// Why it could not start, or not stop cleanly.
 pub async fn run(args: ServeArgs) -> Result<()> {
     let config = load(&args)?;
+    let filter = log_filter(&config)?;
     let mut stdout = io::stdout();
     if args.print_config {
         return write!(stdout, "{config}").map_err(Error::internal);
     }
-    log_to_stderr(&config)?;
+    log_to_stderr(filter)?;
     ignore_file_size_signal();
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::internal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::internal)?;
@@ -57,10 +58,12 @@ fn load(args: &ServeArgs) -> Result<Config> {
     Config::merge(layers)
 }
 
-fn log_to_stderr(config: &Config) -> Result<()> {
-    let filter = EnvFilter::try_new(&config.log.value).map_err(|e| {
-        Error::with(model::Code::InvalidConfig, format!("log={} cause={e}", config.log.value))
-    })?;
+fn log_filter(config: &Config) -> Result<EnvFilter> {
+    EnvFilter::try_new(&config.log.value)
+        .map_err(|e| Error::with(model::Code::InvalidConfig, format!("log={} cause={e}", config.log.value)))
+}
+
+fn log_to_stderr(filter: EnvFilter) -> Result<()> {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)

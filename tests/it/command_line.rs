@@ -97,6 +97,59 @@ fn the_length_of_a_statement_is_a_setting() {
 }
 
 #[test]
+fn piped_statements_run_as_soon_as_they_are_complete() {
+    let server = prepared();
+    let mut shell = tidemark()
+        .args(["sql", "-o", "csv", "-h", server.address()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut pipe = shell.stdin.take().expect("stdin");
+    let mut lines = BufReader::new(shell.stdout.take().expect("stdout")).lines();
+    let mut line = || lines.next().expect("a line").expect("UTF-8");
+    // Each answer comes while the pipe is open.
+    writeln!(pipe, "SELECT 10 + 1 AS a; SELECT 10 +").expect("piped");
+    assert_eq!((line().as_str(), line().as_str()), ("a", "11"));
+    writeln!(pipe, "2 AS b; -- and so on").expect("piped");
+    assert_eq!((line().as_str(), line().as_str()), ("b", "12"));
+    // The first error ends it, and names its place in all that was piped; nobody waits for the rest.
+    writeln!(pipe, "\nSELECT v\n FRM d.n;").expect("piped");
+    let output = shell.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("; at stdin, line 5, column 6"), "{stderr}");
+    drop(pipe);
+}
+
+#[test]
+fn names_that_need_backticks_are_told() {
+    let server = Server::start();
+    server.sql(
+        "CREATE DATABASE `Plant` VGROUPS 1; CREATE STABLE `Plant`.`Pump` (ts TIMESTAMP, `Flow` INT, v INT) \
+         TAGS (`Site` INT); CREATE TABLE `Plant`.p1 USING `Plant`.`Pump` TAGS (1)",
+    );
+    for (statement, named) in [
+        ("SELECT * FROM Plant.`Pump`", "`Plant`"),
+        ("CREATE TABLE Plant.x (ts TIMESTAMP, v INT)", "`Plant`"),
+        ("SELECT * FROM `Plant`.Pump", "`Pump`"),
+        ("SELECT Flow FROM `Plant`.`Pump`", "`Flow`"),
+        ("SELECT v FROM `Plant`.p1 WHERE Site = 1", "`Site`"),
+        ("INSERT INTO `Plant`.p1 (ts, Flow) VALUES (now, 1)", "`Flow`"),
+        ("CREATE TABLE `Plant`.x (ts TIMESTAMP, order INT)", "`order`"),
+        ("SELECT order FROM `Plant`.p1", "`order`"),
+    ] {
+        let said = server.sql_error(statement);
+        assert!(
+            said.contains(named) && (said.contains("backticks") || said.contains("write `")),
+            "{statement}: {said}"
+        );
+    }
+    assert!(!server.sql_error("SELECT nosuch FROM `Plant`.p1").contains("backticks"));
+}
+
+#[test]
 fn subscribe_ends_at_its_limit_and_goes_on_from_there() {
     let server = prepared();
     let limited = ["t", "-g", "g", "--from", "earliest", "--limit", "1"];

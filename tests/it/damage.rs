@@ -1,5 +1,6 @@
 //! Damaged files: named, never read as if they were whole, and mended where the log allows it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use std::time::Duration;
@@ -336,6 +337,71 @@ fn a_lost_vgroup_is_off_line() {
     let vgroups = server.sql("SHOW d.VGROUPS");
     assert!(vgroups.contains("damaged") && vgroups.contains("vnode/2"), "{vgroups}");
     server.sql("DROP DATABASE d; CREATE DATABASE d VGROUPS 1; CREATE TABLE d.n (ts TIMESTAMP, v INT)");
+}
+
+/// A topic over two vgroups, each with a row, of which the second is lost and comes back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_is_told_of_an_off_line_vgroup_and_goes_on_with_the_others() {
+    let mut server = Server::start();
+    server.sql("CREATE DATABASE d VGROUPS 2; CREATE STABLE d.s (ts TIMESTAMP, v INT) TAGS (n INT); CREATE TOPIC t AS SELECT v FROM d.s");
+    let rows: Vec<_> = (0..10).map(|n| format!("d.c{n} USING d.s TAGS ({n}) VALUES (now, {n})")).collect();
+    server.sql(&format!("INSERT INTO {}", rows.join(" ")));
+    // A group that had its vgroups before, and lives through it all.
+    let connection = connect(&server).await;
+    let old = consumer(&connection, "old", &[("auto.offset.reset", "earliest"), ("min.poll.rows", "1")]);
+    old.subscribe(["t"]).await.expect("subscribe");
+    let mut seen = BTreeSet::new();
+    while seen.len() < 10 {
+        seen.extend(poll_values(&old).await);
+    }
+    old.commit_all_sync().await.expect("commit");
+    server.kill();
+    let (folder, aside) = (server.data_dir().join("vnode/3"), server.scratch().join("aside"));
+    std::fs::rename(&folder, &aside).expect("moved");
+    server.kill_and_restart_on_the_same_port();
+
+    let offline = |consumer: &client::Consumer| {
+        consumer.offline().iter().map(|o| (o.vgroup, o.error.code())).collect::<Vec<_>>()
+    };
+    while offline(&old) != [(3, Code::Damaged)] {
+        assert_eq!(poll_values(&old).await, [0; 0], "no error, and nothing twice");
+    }
+    let args = ["t", "-g", "new", "--from", "earliest", "--timeout", "1s"];
+    let output = server.run("subscribe", &args);
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let here = stdout.lines().count();
+    assert!((1..10).contains(&here) && stdout.lines().all(|line| line.contains("\"vgroup\":2")), "{stdout}");
+    assert_eq!(stderr.lines().count(), 1, "one note: {stderr}");
+    assert!(stderr.starts_with("vgroup 3 is off-line") && stderr.contains("vnode/3"), "{stderr}");
+    assert_eq!(output.status.code(), Some(1), "not all was there to be read");
+    let said = server.run("sql", &["-s", "subscribe t -g other -o earliest -n 1"]);
+    assert_eq!(said.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("vgroup 3 is off-line"));
+
+    server.kill();
+    std::fs::rename(&aside, &folder).expect("moved back");
+    server.kill_and_restart_on_the_same_port();
+    let output = server.run("subscribe", &args);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let back = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(back.lines().all(|line| line.contains("\"vgroup\":3")), "{back}");
+    assert_eq!(here + back.lines().count(), 10, "each once");
+    // Who was there all the time goes on where it had committed.
+    let rows: Vec<_> = (0..10).map(|n| format!("d.c{n} VALUES (now, {})", 10 + n)).collect();
+    server.sql(&format!("INSERT INTO {}", rows.join(" ")));
+    while seen.len() < 20 {
+        for v in poll_values(&old).await {
+            assert!(seen.insert(v), "{v} twice");
+        }
+    }
+    assert_eq!(offline(&old), []);
+    old.close().await.expect("close");
+}
+
+/// Values of the next message, if one comes soon.
+async fn poll_values(consumer: &client::Consumer) -> Vec<i32> {
+    let message = consumer.poll(Duration::from_millis(200)).await.expect("poll");
+    message.iter().flat_map(client::Message::rows).map(|row| row.get(0).expect("v")).collect()
 }
 
 fn copy_folder(from: &Path, to: &Path) {

@@ -56,6 +56,28 @@ fn no_column_with_a_time_is_told_with_the_columns_there_are() {
 }
 
 #[test]
+fn a_first_line_that_does_not_read_leaves_nothing_behind() {
+    let server = Server::start();
+    let text = "ts,h,v\n2024-01-01,a,NA\n2024-01-02,a,1\n2024-01-03,a,2\n";
+    for args in [&["--into", "fresh.t"][..], &["--into", "fresh.s", "--tags", "h"]] {
+        let (status, said) = import(&server, "na.csv", text, args);
+        assert_eq!(status, 1);
+        assert!(said.contains("line=2 column=v value=NA") && said.contains("--null 'NA'"), "{said}");
+        assert!(!said.contains("created") && !server.sql("SHOW DATABASES").contains("fresh"), "{said}");
+    }
+    server.sql("CREATE DATABASE d KEEP 36500");
+    assert_eq!(import(&server, "na.csv", text, &["--into", "d.t"]).0, 1);
+    assert!(!server.sql("SHOW d.TABLES").lines().any(|name| name == "t"), "nor in a database that is there");
+    let (status, said) = import(&server, "na.csv", text, &["--into", "fresh.t", "--null", "NA"]);
+    assert_eq!(status, 0, "{said}");
+    // What comes to nothing later is said.
+    let bad = "ts,v\nsoon,1\n";
+    let args = ["--into", "d.none", "--ts", "ts", "--on-error", "skip"];
+    let (_, said) = import(&server, "bad.csv", bad, &args);
+    assert!(said.contains("d.none was created and stays, without rows"), "{said}");
+}
+
+#[test]
 fn other_delimiters_and_a_chosen_precision() {
     let server = Server::start();
     let text = "ts;v;s\n2024-01-01 00:00:00.123456;1;a,b\n";

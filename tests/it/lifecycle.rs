@@ -88,6 +88,23 @@ fn settings_and_where_they_come_from() {
 }
 
 #[test]
+fn a_bad_log_filter_is_refused_whether_it_serves_or_shows() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for show in [&["--print-config"][..], &[]] {
+        let output = tidemark()
+            .args(["serve", "--grpc", "127.0.0.1:0", "--data-dir"])
+            .arg(dir.path().join("data"))
+            .args(show)
+            .env("TIDEMARK_LOG", "info,wal=loud")
+            .output()
+            .expect("it runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{show:?}");
+        assert!(stderr.contains("log=info,wal=loud") && output.stdout.is_empty(), "{show:?}: {stderr}");
+    }
+}
+
+#[test]
 fn a_port_beyond_loopback_needs_a_password() {
     let dir = tempfile::tempdir().expect("a folder");
     let data_dir = dir.path().join("data");

@@ -13,6 +13,7 @@ mod damage;
 mod examples;
 mod field;
 mod full_disk;
+mod hand_over;
 mod import;
 mod lifecycle;
 mod offsets;

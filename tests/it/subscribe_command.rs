@@ -68,7 +68,7 @@ async fn a_new_group_learns_what_the_log_no_longer_has() {
     assert_eq!(from, 0, "from the log's very first record");
     assert!(lines[1]["version"].as_i64().expect("a version") > to, "both ends are gone: {lines:?}");
     let said = stderr(&output);
-    assert!(said.contains(&format!("records 0 to {to} are gone: the log keeps ")), "{said}");
+    assert!(said.contains(&format!("records 0 to {to} are gone from the log: ")), "{said}");
     let again = server.run("sql", &["-s", "subscribe t -g other -o earliest -n 1"]);
     assert!(stderr(&again).contains(&format!("records 0 to {to} are gone")), "{}", stderr(&again));
 }

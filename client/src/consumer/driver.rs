@@ -1,5 +1,6 @@
 //! The thin shell around a consumer's state: one task that keeps the streams to the server open and pumps them.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use tokio::time::Instant;
 use tonic::{Status, Streaming};
 
 use super::config::ConsumerConfig;
+use super::hand_over::{OfflineVgroup, Release};
 use super::offsets::Commit;
 use super::state::{Outgoing, Request, State};
 use super::wire::{self, Decoder};
@@ -102,6 +104,7 @@ async fn session(shared: &Arc<Shared>, known: bool, reached: &mut bool) -> End {
         end = watch_assignment(shared, watch) => end,
         end = receive(shared, consume) => end,
         end = beat(shared) => end,
+        never = hand_over(shared) => match never {},
     }
 }
 
@@ -122,14 +125,39 @@ async fn watch_assignment(shared: &Shared, mut watch: Streaming<v1::Assignment>)
         match watch.message().await {
             Ok(Some(assignment)) => {
                 let applied = shared.state.lock().assign(assignment);
-                if let Err(error) = applied {
-                    return End::Broken(error);
+                match applied {
+                    Ok(offline) => offline.iter().for_each(tell_offline),
+                    Err(error) => return End::Broken(error),
                 }
                 shared.changed.notify_waiters();
                 shared.outgoing.notify_waiters();
             }
             Ok(None) => return End::ended("the assignment stream ended"),
             Err(status) => return End::of(&status),
+        }
+    }
+}
+
+/// A target of its own: a program that tells its users by itself mutes it.
+fn tell_offline(offline: &OfflineVgroup) {
+    let OfflineVgroup { topic, vgroup, error } = offline;
+    tracing::warn!(target: "client::offline", topic, vgroup, %error, "vgroup is offline, nothing of it is delivered");
+}
+
+/// Gives up what hand-overs take, each once the application is done with it.
+async fn hand_over(shared: &Arc<Shared>) -> Infallible {
+    loop {
+        let outgoing = shared.outgoing.notified();
+        tokio::pin!(outgoing);
+        outgoing.as_mut().enable();
+        let release = shared.state.lock().next_release();
+        match release {
+            // By itself: a session that ends meanwhile must not leave a commit half done.
+            Some(release) => drop(tokio::spawn({
+                let shared = Arc::clone(shared);
+                async move { shared.release(release).await }
+            })),
+            None => outgoing.await,
         }
     }
 }
@@ -280,6 +308,28 @@ impl Shared {
         }
     }
 
+    /// Commits what was handled of revoked vgroups, then lets their next owner have them. Should either fail, the next
+    /// owner waits a little longer, or delivers some of it again.
+    async fn release(&self, release: Release) {
+        let Release { topic, hand_over, commits } = release;
+        if !commits.is_empty() {
+            let done = self.commit(commits).await;
+            if let Err(error) = &done {
+                tracing::info!(group = self.config.group, %error, "commit before a hand-over failed");
+            }
+            if let Some(told) = &self.config.on_auto_commit {
+                told(done);
+            }
+        }
+        let message = v1::ReleaseRequest { consumer: self.consumer, topic, hand_over };
+        let call = async |session: crate::connection::Session| {
+            session.subscription().release(session.request(message)).await.map(drop)
+        };
+        if let Err(status) = self.connection.once(&call).await {
+            tracing::debug!(error = %proto::status::from_status(&status), "a hand-over was not answered");
+        }
+    }
+
     /// Sends commits and takes the answers in; the first error of any.
     pub(super) async fn commit(&self, commits: Vec<Commit>) -> Result<()> {
         if commits.is_empty() {
@@ -311,6 +361,9 @@ impl Shared {
         for (commit, result) in commits.iter().zip(&results) {
             state.commit_done(commit, result);
         }
+        drop(state);
+        // A hand-over may have waited for this.
+        self.outgoing.notify_waiters();
         results.into_iter().collect()
     }
 }

@@ -2,6 +2,9 @@
 
 mod config;
 mod driver;
+mod hand_over;
+#[cfg(test)]
+mod hand_over_tests;
 mod message;
 mod offsets;
 mod state;
@@ -24,6 +27,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 pub use config::{AutoOffsetReset, ConfigError, ConsumerConfig};
+pub use hand_over::OfflineVgroup;
 pub use message::{Block, Message, MessageKind, Skipped};
 pub use offsets::VgroupAssignment;
 
@@ -69,6 +73,12 @@ const LEAVE_BUDGET: Duration = Duration::from_secs(10);
 /// Messages are pushed by the server into a small local queue, from which [`poll`](Self::poll) takes. When the
 /// connection breaks, the consumer connects, subscribes again by itself and goes on from its positions. All calls take
 /// `&self`: another task may commit while one polls.
+///
+/// When another member joins, it gets some of this one's vgroups. Of these nothing more is handed out; once the
+/// application polls again, and so has done with what it was handed, the position is committed, if that is automatic, and
+/// the other one goes on behind it. An application that commits by hand does so before it polls on, for the same. Nobody
+/// waits for that longer than some seconds: what is handled for longer, and what a member that crashed had not committed,
+/// is delivered again.
 ///
 /// [`close`](Self::close) leaves the group and commits; merely dropping the consumer is as good as a crash: the group
 /// notices when the session timeout has passed.
@@ -178,7 +188,7 @@ impl Consumer {
     // ------------------------------------------------------------------------------------------------ subscription
 
     /// Makes `topics` the whole set that the consumer reads and waits until it has its share of their vgroups. Vgroups
-    /// that stay keep their positions. An empty set, or one of empty names, is [`Self::unsubscribe`]. A refused call leaves the earlier
+    /// that stay keep their positions; with automatic commits on, and topics left out, all positions are committed first. An empty set, or one of empty names, is [`Self::unsubscribe`]. A refused call leaves the earlier
     /// subscription as it was.
     ///
     /// # Errors
@@ -200,6 +210,7 @@ impl Consumer {
             return Err(Error::of(Code::ConsumerClosed));
         }
         let deadline = Instant::now() + SUBSCRIBE_BUDGET;
+        self.commit_before_change(&topics).await;
         self.request_topics(topics.iter().cloned().collect()).await?;
         if self.state() != ConsumerState::Ready {
             // The driver of an earlier subscription may be on its way out.
@@ -212,6 +223,18 @@ impl Consumer {
             None => state.is_assigned().then_some(Ok(())),
         });
         assigned.await.unwrap_or_else(|| Err(Error::of(Code::ConsumerNotReady)))
+    }
+
+    /// Whoever changes the set has done with what was handed out, as whoever polls on has; of topics that are left out
+    /// nothing could be committed later.
+    async fn commit_before_change(&self, topics: &BTreeSet<String>) {
+        let changes = self.shared.state.lock().leaves_topics(topics);
+        if changes && self.shared.config.commits_automatically() {
+            let done = self.commit_all_sync().await;
+            if let Err(error) = done {
+                tracing::warn!(group = self.shared.config.group, %error, "automatic commit failed");
+            }
+        }
     }
 
     /// Tells the coordinator the set; tries again while it is busy with this consumer or with the database.
@@ -355,6 +378,13 @@ impl Consumer {
     #[must_use]
     pub fn is_reading(&self) -> bool {
         self.shared.state.lock().is_reading()
+    }
+
+    /// Vgroups of the subscribed topics of which nothing is delivered because their shards do not serve: damaged, or their
+    /// files are gone. The others go on; once one is back it is left out here and its messages begin. Each is logged once.
+    #[must_use]
+    pub fn offline(&self) -> Vec<OfflineVgroup> {
+        self.shared.state.lock().offline()
     }
 
     /// Messages without end: the same as polling for ever. Ends behind an error that closes the consumer.

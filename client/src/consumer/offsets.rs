@@ -187,22 +187,27 @@ impl State {
     /// Commits every position that is not committed.
     pub(crate) fn commit_all(&mut self) -> Result<Vec<Commit>> {
         self.usable()?;
-        Ok(self.commit_where(|part, at| part.committed != Some(at)))
+        Ok(self.commit_where(|_, part, at| part.committed != Some(at)))
     }
 
     /// The same for the timer: what is under way need not be sent again.
     pub(super) fn commit_changed(&mut self) -> Vec<Commit> {
-        self.commit_where(|part, at| part.committing.or(part.committed) != Some(at))
+        self.commit_where(|_, part, at| part.committing.or(part.committed) != Some(at))
     }
 
-    fn commit_where(&mut self, wanted: impl Fn(&Part, i64) -> bool) -> Vec<Commit> {
+    /// The same of the vgroups that a hand-over of `topic` takes.
+    pub(super) fn commit_revoked(&mut self, topic: u64) -> Vec<Commit> {
+        self.commit_where(|key, part, at| key.topic == topic && part.revoked && part.committed != Some(at))
+    }
+
+    fn commit_where(&mut self, wanted: impl Fn(&Key, &Part, i64) -> bool) -> Vec<Commit> {
         if !self.commits_are_kept() {
             return Vec::new();
         }
         let due = |(key, part): (&Key, &Part)| {
             let at = part.position?;
             let first = part.log.map_or(0, |log| log.first);
-            wanted(part, at).then(|| (*key, part.epoch, at, u64::try_from(at).unwrap_or(first)))
+            wanted(key, part, at).then(|| (*key, part.epoch, at, u64::try_from(at).unwrap_or(first)))
         };
         let due: Vec<_> = self.parts.iter().filter_map(due).collect();
         due.into_iter().map(|(key, epoch, at, wire)| self.commit(key, epoch, at, wire)).collect()

@@ -1,7 +1,7 @@
 //! What a consumer decides, without clock, tasks or sockets: events and the time go in, requests, messages and errors
 //! come out. Rules and numbers are those of TMQ (sections 3, 5, 6 of its page).
 //!
-//! `offsets` holds the calls about positions and commits, `shell` carries this out.
+//! `offsets` holds the calls about positions and commits, `hand_over` what is taken away, `driver` carries this out.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use model::{Code, Error, Precision, Result};
 use proto::v1;
 
 use super::config::AutoOffsetReset;
+use super::hand_over::{Exceptions, OfflineVgroup};
 use super::message::{Block, Message, MessageKind, RecordRun, Skipped};
 use super::offsets::Commit;
 
@@ -146,6 +147,10 @@ pub(super) struct Part {
     pub(super) committed_sequence: u64,
     pub(super) log: Option<LogRange>,
     pub(super) rows: u64,
+    /// The application was handed something of it and has not polled since.
+    pub(super) in_hands: bool,
+    /// About to be another member's: nothing more is delivered.
+    pub(super) revoked: bool,
     /// The reader waits for the log to grow: it has nothing that could still come.
     at_end: bool,
 }
@@ -164,6 +169,8 @@ impl Part {
             committed_sequence: 0,
             log: None,
             rows: 0,
+            in_hands: false,
+            revoked: false,
             at_end: false,
         }
     }
@@ -180,8 +187,8 @@ impl Part {
 }
 
 #[derive(Debug)]
-struct Queued {
-    key: Key,
+pub(super) struct Queued {
+    pub(super) key: Key,
     message: Box<Received>,
     /// Nothing visible follows up to here.
     trailing: Option<u64>,
@@ -195,15 +202,16 @@ pub(crate) struct State {
     requested: BTreeSet<String>,
     pub(super) topics: BTreeMap<u64, Arc<TopicInfo>>,
     pub(super) parts: BTreeMap<Key, Part>,
+    pub(super) exceptions: Exceptions,
     denied: BTreeSet<u64>,
-    queue: VecDeque<Queued>,
+    pub(super) queue: VecDeque<Queued>,
     /// What ended the messages of a vgroup. It stands behind those that came before it.
-    errors: VecDeque<(Key, Error)>,
-    requests: VecDeque<Request>,
+    pub(super) errors: VecDeque<(Key, Error)>,
+    pub(super) requests: VecDeque<Request>,
     connected: bool,
     /// Messages that the server may still send.
     credit: u32,
-    generation: u64,
+    pub(super) generation: u64,
     pub(super) sequence: u64,
     polled: bool,
     /// Polls that wait now: they count as liveness for as long as they wait.
@@ -224,6 +232,7 @@ impl State {
             requested: BTreeSet::new(),
             topics: BTreeMap::new(),
             parts: BTreeMap::new(),
+            exceptions: Exceptions::default(),
             denied: BTreeSet::new(),
             queue: VecDeque::new(),
             errors: VecDeque::new(),
@@ -299,6 +308,7 @@ impl State {
     fn forget_all(&mut self) {
         self.topics.clear();
         self.parts.clear();
+        self.exceptions = Exceptions::default();
         self.queue.clear();
         self.errors.clear();
         self.denied.clear();
@@ -330,6 +340,11 @@ impl State {
         }
     }
 
+    /// Whether a subscription to `topics` drops topics of the one in force.
+    pub(crate) fn leaves_topics(&self, topics: &BTreeSet<String>) -> bool {
+        self.is_ready() && !self.names().is_subset(topics)
+    }
+
     fn names(&self) -> BTreeSet<String> {
         self.topics.values().map(|topic| topic.name.clone()).collect()
     }
@@ -340,15 +355,18 @@ impl State {
     }
 
     /// A new assignment. A vgroup that stays with the same epoch keeps its position and what was fetched of it; one
-    /// that came back with another was somebody else's meanwhile and starts at the committed offset.
-    pub(crate) fn assign(&mut self, assignment: v1::Assignment) -> Result<()> {
+    /// that came back with another was somebody else's meanwhile and starts at the committed offset. Returns what has gone
+    /// off-line.
+    pub(crate) fn assign(&mut self, assignment: v1::Assignment) -> Result<Vec<OfflineVgroup>> {
         self.left = assignment.ready && assignment.topics.is_empty();
         if !assignment.ready || self.requested.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
+        let mut exceptions = Exceptions::default();
         let mut topics = BTreeMap::new();
         let mut owned = BTreeMap::new();
         for topic in assignment.topics {
+            exceptions.add(&topic);
             let precision = proto::convert::precision_from_wire(topic.precision)?;
             let info = TopicInfo { id: topic.id, name: topic.name, database: topic.database, precision };
             topics.insert(topic.id, Arc::new(info));
@@ -365,13 +383,14 @@ impl State {
         for (key, epoch) in owned {
             self.parts.entry(key).or_insert_with(|| Part::new(epoch));
         }
+        let offline = self.except(exceptions);
         self.topics = topics;
         if self.names() == self.requested {
             self.ready = true;
             self.phase = Phase::Ready;
         }
         self.refill();
-        Ok(())
+        Ok(offline)
     }
 
     // -------------------------------------------------------------------------------------------------- connection
@@ -383,6 +402,7 @@ impl State {
         self.queue.clear();
         self.credit = 0;
         self.connected = true;
+        self.release_again();
         let read: Vec<_> =
             self.parts.iter().filter(|(_, p)| p.reading == Reading::Active).map(|(key, _)| *key).collect();
         for key in read {
@@ -409,7 +429,7 @@ impl State {
     /// Starts, or starts over, the messages of a vgroup at its position.
     pub(super) fn start(&mut self, key: Key) {
         let denied = self.denied.contains(&key.topic);
-        let Some(part) = self.parts.get_mut(&key) else { return };
+        let Some(part) = self.parts.get_mut(&key).filter(|part| !part.revoked) else { return };
         self.queue.retain(|queued| queued.key != key);
         self.errors.retain(|(of, _)| *of != key);
         self.generation += 1;
@@ -494,6 +514,7 @@ impl State {
             return Err(Error::of(Code::SubscribeFirst));
         }
         self.polled = true;
+        self.parts.values_mut().for_each(|part| part.in_hands = false);
         match self.settings.auto_commit_interval {
             Some(interval) if now >= self.auto_commit_due && self.phase == Phase::Ready => {
                 self.auto_commit_due = now + interval;
@@ -506,7 +527,8 @@ impl State {
     /// Whether something may still come of what is in the log already: a message is here or on its way, or replay holds
     /// one back. Not while the connection is broken, which may take any time.
     pub(crate) fn is_reading(&self) -> bool {
-        let reads = |(key, part): (&Key, &Part)| !part.at_end && !self.denied.contains(&key.topic);
+        let reads =
+            |(key, part): (&Key, &Part)| !part.at_end && !part.revoked && !self.denied.contains(&key.topic);
         !self.queue.is_empty() || (self.connected && self.parts.iter().any(reads))
     }
 
@@ -529,7 +551,7 @@ impl State {
             return Err(error);
         }
         let due = |(key, part): &(&Key, &Part)| match part.reading {
-            Reading::Idle => true,
+            Reading::Idle => !part.revoked,
             Reading::Active => false,
             // What came before the error is handed out first.
             Reading::Resting { until } => until <= now && !waiting.contains(key),
@@ -573,6 +595,7 @@ impl State {
         };
         part.position = Some(message.next());
         part.current = Some(message.begin());
+        part.in_hands = true;
         part.rows += u64::try_from(message.rows_len()).unwrap_or(u64::MAX);
         if let Some(to) = queued.trailing {
             part.caught_up(to);

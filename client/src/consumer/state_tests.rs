@@ -11,20 +11,20 @@ use super::message::{Message, MessageKind, Skipped};
 use super::offsets::Commit;
 use super::state::{Event, Key, LogRange, Outgoing, Received, Request, Settings, State, Step};
 
-const TOPIC: u64 = 7;
+pub(super) const TOPIC: u64 = 7;
 
 /// Name, id, and vgroups with their epochs.
 type Assigned<'a> = (&'a str, u64, &'a [(u32, u64)]);
 
-fn ms(ms: u64) -> Duration {
+pub(super) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn key(vgroup: u32) -> Key {
+pub(super) fn key(vgroup: u32) -> Key {
     Key { topic: TOPIC, vgroup }
 }
 
-fn settings() -> Settings {
+pub(super) fn settings() -> Settings {
     Settings {
         reset: AutoOffsetReset::Earliest,
         auto_commit_interval: Some(ms(5_000)),
@@ -34,11 +34,11 @@ fn settings() -> Settings {
 }
 
 /// A state with a server's side to it: what was sent, and what to answer.
-struct Rig {
-    state: State,
-    now: Duration,
+pub(super) struct Rig {
+    pub(super) state: State,
+    pub(super) now: Duration,
     session: u64,
-    sent: Vec<Request>,
+    pub(super) sent: Vec<Request>,
 }
 
 impl Rig {
@@ -47,7 +47,7 @@ impl Rig {
     }
 
     /// Subscribed to `t` with `vgroups` of epoch 1, connected, polled once.
-    fn reading(settings: Settings, vgroups: &[u32]) -> Self {
+    pub(super) fn reading(settings: Settings, vgroups: &[u32]) -> Self {
         let mut rig = Self::new(settings);
         rig.subscribe();
         rig.connect();
@@ -61,7 +61,7 @@ impl Rig {
         self.state.accepted(BTreeSet::from(["t".to_owned()]), self.now);
     }
 
-    fn connect(&mut self) {
+    pub(super) fn connect(&mut self) {
         self.session = self.state.connected();
         self.pump();
     }
@@ -79,22 +79,23 @@ impl Rig {
             kind: 0,
             vgroups: vgroups
                 .iter()
-                .map(|(vgroup, epoch)| v1::AssignedVgroup { vgroup: *vgroup, epoch: *epoch })
+                .map(|(vgroup, epoch)| v1::AssignedVgroup { vgroup: *vgroup, epoch: *epoch, revoked: false })
                 .collect(),
+            ..Default::default()
         };
         let topics = topics.iter().map(topic).collect();
         self.state.assign(v1::Assignment { consumer_epoch: 1, ready, topics }).unwrap();
         self.pump();
     }
 
-    fn pump(&mut self) {
+    pub(super) fn pump(&mut self) {
         while let Outgoing::Request(request) = self.state.next_request(self.session) {
             self.sent.push(request);
         }
     }
 
     /// The latest start of a vgroup: its generation and position.
-    fn started(&self, vgroup: u32) -> Option<(u64, Option<u64>)> {
+    pub(super) fn started(&self, vgroup: u32) -> Option<(u64, Option<u64>)> {
         self.sent.iter().rev().find_map(|request| match request {
             Request::Start { key, generation, position, .. } if key.vgroup == vgroup => {
                 Some((*generation, *position))
@@ -109,7 +110,7 @@ impl Rig {
         self.pump();
     }
 
-    fn message(&mut self, vgroup: u32, begin: u64, next: u64) {
+    pub(super) fn message(&mut self, vgroup: u32, begin: u64, next: u64) {
         self.event(vgroup, message(begin, next));
     }
 
@@ -119,7 +120,7 @@ impl Rig {
     }
 
     /// Entry and look of one poll with timeout 0: the commits it sends and what it returns.
-    fn poll_full(&mut self) -> (Vec<Commit>, Result<Option<Message>, Error>) {
+    pub(super) fn poll_full(&mut self) -> (Vec<Commit>, Result<Option<Message>, Error>) {
         let commits = match self.state.enter_poll(self.now) {
             Ok(commits) => commits,
             Err(error) => return (Vec::new(), Err(error)),
@@ -133,7 +134,7 @@ impl Rig {
         (commits, found)
     }
 
-    fn poll(&mut self) -> Option<Message> {
+    pub(super) fn poll(&mut self) -> Option<Message> {
         self.poll_full().1.unwrap()
     }
 
@@ -141,7 +142,7 @@ impl Rig {
         self.poll_full().1.unwrap_err().code()
     }
 
-    fn position(&self, vgroup: u32) -> i64 {
+    pub(super) fn position(&self, vgroup: u32) -> i64 {
         self.state.position("t", vgroup).unwrap()
     }
 }
@@ -160,7 +161,7 @@ fn message(begin: u64, next: u64) -> Event {
     }))
 }
 
-fn offsets_of(commits: &[Commit]) -> Vec<(u32, i64)> {
+pub(super) fn offsets_of(commits: &[Commit]) -> Vec<(u32, i64)> {
     commits.iter().map(|commit| (commit.key.vgroup, commit.offset)).collect()
 }
 

@@ -1,6 +1,7 @@
 //! What the leader knows besides the replicated state, and loses with it: who was heard of when, how far consumers say
 //! they are, which shards cannot be reached. Counts ticks, reads no clock; decides by returning commands.
 
+mod hand_over;
 mod liveness;
 mod plan;
 mod progress;
@@ -26,6 +27,7 @@ pub struct Coordinator {
     liveness: liveness::Liveness,
     progress: progress::Reports,
     reach: reach::Reach,
+    hand_overs: hand_over::HandOvers,
 }
 
 /// What a consumer says with each heartbeat.
@@ -53,6 +55,7 @@ impl Coordinator {
     /// what is overdue now; the rebalances that follow from these are the next [`plan`](Self::plan).
     pub fn tick(&mut self, state: &MnodeState) -> Vec<Command> {
         self.reach.tick();
+        self.hand_overs.tick(state);
         let clear = state.consumers().filter(|c| c.is_clear()).map(|c| c.id).collect();
         let expired = self.liveness.tick(state);
         self.progress.retain(state);

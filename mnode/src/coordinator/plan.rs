@@ -6,7 +6,7 @@ use model::{ConsumerId, VgroupId};
 
 use super::Coordinator;
 use crate::rebalance::rebalance;
-use crate::state::{Command, Group, GroupKey, MnodeState, Rebalance};
+use crate::state::{Command, Group, GroupKey, MnodeState, Owner, Rebalance};
 
 impl Coordinator {
     /// The rebalances that are due. Nothing for groups whose switch is under way: who comes or goes meanwhile is found
@@ -22,13 +22,14 @@ impl Coordinator {
             let vgroups: BTreeSet<VgroupId> =
                 state.catalog().topic_vgroups(key.topic).iter().copied().collect();
             let reached: BTreeSet<VgroupId> =
-                vgroups.iter().copied().filter(|v| !self.is_offline(*v)).collect();
+                vgroups.iter().copied().filter(|v| self.offline(*v).is_none()).collect();
+            let served: BTreeSet<VgroupId> = vgroups.iter().copied().filter(|v| !self.is_gone(*v)).collect();
             let due = match group.pending {
                 Some(_) => self.has_failed(key),
                 None => {
                     unapplied.contains(key)
                         || group.members != *members
-                        || !group.fits(members, &vgroups, &reached)
+                        || !group.fits(members, &vgroups, &served, &reached)
                 }
             };
             if due {
@@ -46,11 +47,12 @@ impl Coordinator {
 
 impl Group {
     /// Whether the owners in force are all that can be had: every vgroup that can be reached is known, settled, and
-    /// owned if there is anybody to own it.
+    /// owned if there is anybody to own it; none that is not served has an owner.
     fn fits(
         &self,
         members: &BTreeSet<ConsumerId>,
         vgroups: &BTreeSet<VgroupId>,
+        served: &BTreeSet<VgroupId>,
         reached: &BTreeSet<VgroupId>,
     ) -> bool {
         let settled = |v: &VgroupId| match self.owners.get(v) {
@@ -58,7 +60,11 @@ impl Group {
             // A group without members has nothing to do with a new vgroup.
             None => members.is_empty(),
         };
-        self.owners.keys().all(|v| vgroups.contains(v)) && reached.iter().all(settled)
+        let possible = |(v, owner): (&VgroupId, &Owner)| match owner.consumer {
+            Some(_) => served.contains(v),
+            None => vgroups.contains(v),
+        };
+        self.owners.iter().all(possible) && reached.iter().all(settled)
     }
 }
 

@@ -1,20 +1,24 @@
-//! Shards that could not be told an owner. They are left out of rebalances, so that one damaged shard does not hold the
-//! others' hand-over back, and are tried again with growing patience.
+//! Shards that do not serve, or could not be told an owner. They are left out of rebalances, so that one damaged shard
+//! does not hold the others' hand-over back, and are tried again with growing patience.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::VgroupId;
+use model::{Error, Result, VgroupId};
 
 use crate::state::GroupKey;
 
 /// Longest patience, in ticks.
 const TICKS_MAX: u32 = 16;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Failing {
     strikes: u32,
     /// Ticks until it is asked again; `None` once it said that it is back.
     wait: Option<u32>,
+    /// What it said last.
+    error: Error,
+    /// It said that it does not serve at all; else it only took no owner, and whoever owns it may go on reading.
+    gone: bool,
 }
 
 /// Which shards are out of reach, and which groups' switch came to nothing because of it.
@@ -31,15 +35,17 @@ impl Reach {
         }
     }
 
-    fn is_offline(&self, vgroup: VgroupId) -> bool {
-        self.failing.get(&vgroup).is_some_and(|f| f.wait.is_some())
+    fn offline(&self, vgroup: VgroupId) -> Option<&Failing> {
+        self.failing.get(&vgroup).filter(|failing| failing.wait.is_some())
     }
 }
 
 impl super::Coordinator {
     /// A shard did not take its new owner: the group's switch is given up and planned anew without it.
-    pub fn switch_failed(&mut self, key: &GroupKey, vgroup: VgroupId) {
-        let failing = self.reach.failing.entry(vgroup).or_insert(Failing { strikes: 0, wait: None });
+    pub fn switch_failed(&mut self, key: &GroupKey, vgroup: VgroupId, error: Error) {
+        let new = Failing { strikes: 0, wait: None, error: error.clone(), gone: false };
+        let failing = self.reach.failing.entry(vgroup).or_insert(new);
+        failing.error = error;
         failing.strikes = failing.strikes.saturating_add(1);
         failing.wait = Some(1_u32.checked_shl(failing.strikes - 1).unwrap_or(TICKS_MAX).min(TICKS_MAX));
         self.reach.failed.insert(key.clone());
@@ -52,7 +58,7 @@ impl super::Coordinator {
 
     /// A shard has taken a new owner.
     pub fn switched(&mut self, vgroup: VgroupId) {
-        if !self.is_offline(vgroup) {
+        if self.offline(vgroup).is_none() {
             self.reach.failing.remove(&vgroup);
         }
     }
@@ -63,15 +69,33 @@ impl super::Coordinator {
         self.reach.failing.iter().filter(|(_, f)| f.wait == Some(0)).map(|(vgroup, _)| *vgroup).collect()
     }
 
-    /// What such a shard answered.
-    pub fn probed(&mut self, vgroup: VgroupId, ready: bool) {
-        if let Some(failing) = self.reach.failing.get_mut(&vgroup) {
-            failing.wait = if ready { None } else { Some(TICKS_MAX.min(1 << failing.strikes.min(4))) };
+    /// What a shard answered that was asked whether it serves.
+    pub fn probed(&mut self, vgroup: VgroupId, ready: Result<()>) {
+        match ready {
+            Ok(()) => {
+                if let Some(failing) = self.reach.failing.get_mut(&vgroup) {
+                    (failing.wait, failing.gone) = (None, false);
+                }
+            }
+            Err(error) => {
+                let new = Failing { strikes: 0, wait: None, error: error.clone(), gone: true };
+                let failing = self.reach.failing.entry(vgroup).or_insert(new);
+                (failing.error, failing.gone) = (error, true);
+                failing.wait = Some(TICKS_MAX.min(1 << failing.strikes.min(4)));
+            }
         }
     }
 
-    pub(super) fn is_offline(&self, vgroup: VgroupId) -> bool {
-        self.reach.is_offline(vgroup)
+    /// Why nobody is given this vgroup, if so.
+    #[must_use]
+    pub fn offline(&self, vgroup: VgroupId) -> Option<&Error> {
+        self.reach.offline(vgroup).map(|failing| &failing.error)
+    }
+
+    /// Whether the shard does not serve at all, so that owning it is of no use.
+    #[must_use]
+    pub fn is_gone(&self, vgroup: VgroupId) -> bool {
+        self.reach.offline(vgroup).is_some_and(|failing| failing.gone)
     }
 
     pub(super) fn has_failed(&self, key: &GroupKey) -> bool {

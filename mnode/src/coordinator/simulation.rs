@@ -1,5 +1,6 @@
 //! Random lives of consumers, shards and servers on virtual time, from a seed. At every step one owner per vgroup and
-//! epoch, and nobody told of a vgroup whose shard would not serve it; after the storm even shares, within two ticks.
+//! epoch, and nobody told of a vgroup whose shard would not serve it; after the storm even shares, within two ticks. Some
+//! clients release what they lose, some never do.
 //!
 //! `SEED=n` replays one seed, `SEEDS=n` runs that many.
 
@@ -28,6 +29,8 @@ struct Client {
     beats: bool,
     /// Polls.
     polls: bool,
+    /// Watches its assignment: hand-overs wait for it.
+    listens: bool,
     /// What it was last told, with tokens: it goes on using this until it asks again.
     known: BTreeMap<(TopicId, VgroupId), model::Epoch>,
 }
@@ -64,6 +67,7 @@ impl Simulation {
             30..38 => self.close(id),
             38..46 => {
                 self.note(format!("crash {id}"));
+                self.listen(id, false);
                 if let Some(c) = self.clients.get_mut(&id) {
                     (c.beats, c.polls) = (false, false);
                 }
@@ -91,7 +95,7 @@ impl Simulation {
             }
             66..70 => {
                 self.note("restart");
-                self.world.restart();
+                self.restart();
             }
             70..76 => {
                 // The server dies in the middle of telling owners.
@@ -99,7 +103,7 @@ impl Simulation {
                 self.note(format!("die after {told} owners"));
                 self.world.owner_budget = Some(told);
                 self.world.drive();
-                self.world.restart();
+                self.restart();
             }
             76..86 => {
                 self.note("switch one");
@@ -114,9 +118,44 @@ impl Simulation {
                 self.note("late owner record");
                 self.world.deliver_late();
             }
+            90..92 => {
+                let listens = self.rng.random_bool(0.7);
+                self.note(format!("listen {id} {listens}"));
+                self.listen(id, listens);
+            }
+            92..95 => {
+                self.note(format!("release {id}"));
+                if self.release(id) && self.rng.random_bool(0.7) {
+                    self.world.drive();
+                }
+            }
             _ => self.tick(),
         }
         self.zombies_are_fenced();
+    }
+
+    /// Every connection breaks.
+    fn restart(&mut self) {
+        self.world.restart();
+        self.clients.values_mut().for_each(|client| client.listens = false);
+    }
+
+    fn listen(&mut self, id: u64, listens: bool) {
+        if let Some(client) = self.clients.get_mut(&id).filter(|client| client.listens != listens) {
+            client.listens = listens;
+            self.world.coordinator.listens(ConsumerId(id), listens);
+        }
+    }
+
+    /// Gives up whatever is to be given up; whether there was anything.
+    fn release(&mut self, id: u64) -> bool {
+        let id = ConsumerId(id);
+        let World { state, coordinator, .. } = &mut self.world;
+        let asked = state.groups().filter(|(_, group)| group.revoked().contains_key(&id));
+        let asked: Vec<_> = asked.map(|(key, group)| (key.topic, group.last_epoch())).collect();
+        asked
+            .iter()
+            .fold(false, |any, (topic, epoch)| coordinator.released(state, id, *topic, *epoch).is_ok() || any)
     }
 
     fn subscribe(&mut self, id: u64) {
@@ -144,6 +183,7 @@ impl Simulation {
     fn close(&mut self, id: u64) {
         self.note(format!("close {id}"));
         let group = group_of(id);
+        self.listen(id, false);
         self.world.subscribe_as(World::spec(id, group), &[]).unwrap();
         self.clients.remove(&id);
     }
@@ -213,25 +253,38 @@ impl Simulation {
         }
     }
 
+    /// A tick in which everybody does what is asked.
+    fn quiet_tick(&mut self, alive: &[u64]) {
+        self.world.tick_with(alive);
+        for _ in 0..100 {
+            let asked = alive.iter().filter(|id| self.release(**id)).count();
+            if asked == 0 {
+                return;
+            }
+            self.world.drive();
+        }
+        panic!("does not come to rest");
+    }
+
     /// All faults end; who is silent times out; then a last change must come to rest at once and stay.
     fn calm(&mut self) {
         self.note("calm");
         self.world.broken.clear();
         for _ in 0..24 {
             let alive = self.alive();
-            self.world.tick_with(&alive);
+            self.quiet_tick(&alive);
         }
         self.world.subscribe(99, &["t"]).unwrap();
         let mut alive = self.alive();
         alive.push(99);
         for _ in 0..2 {
-            self.world.tick_with(&alive);
+            self.quiet_tick(&alive);
         }
         assert!(self.world.pending().is_empty(), "quiet within two ticks");
         self.shares_are_even(&alive);
         let epochs = self.epochs();
         for _ in 0..5 {
-            self.world.tick_with(&alive);
+            self.quiet_tick(&alive);
         }
         assert_eq!(self.epochs(), epochs, "nothing moves while nothing changes");
     }

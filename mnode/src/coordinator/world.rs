@@ -214,7 +214,7 @@ impl World {
                 Ok(()) => self.coordinator.switched(vgroup),
                 Err(e) if e.code() == Code::ShuttingDown => return Err(e),
                 Err(e) => {
-                    self.coordinator.switch_failed(key, vgroup);
+                    self.coordinator.switch_failed(key, vgroup, e.clone());
                     failed = Some(e);
                 }
             }
@@ -259,6 +259,12 @@ impl World {
             if pending.is_empty() {
                 return;
             }
+            let pending: Vec<_> =
+                pending.into_iter().filter(|key| self.coordinator.may_switch(&self.state, key)).collect();
+            if pending.is_empty() {
+                // All wait for consumers to release what they lose.
+                return;
+            }
             for key in pending {
                 if self.switch(&key).is_err_and(|e| e.code() == Code::ShuttingDown) {
                     return;
@@ -268,6 +274,13 @@ impl World {
         panic!("does not come to rest");
     }
 
+    /// Asks a shard whether it serves.
+    pub(super) fn probe(&mut self, vgroup: VgroupId) {
+        let broken = self.broken.contains(&vgroup);
+        let ready = if broken { Err(Error::of(Code::InvalidVgroup)) } else { Ok(()) };
+        self.coordinator.probed(vgroup, ready);
+    }
+
     /// One check with what follows from it.
     pub(super) fn tick(&mut self) {
         self.now_ns += TICK_NS;
@@ -275,8 +288,7 @@ impl World {
             self.run(command).unwrap();
         }
         for vgroup in self.coordinator.probes() {
-            let ready = !self.broken.contains(&vgroup);
-            self.coordinator.probed(vgroup, ready);
+            self.probe(vgroup);
         }
         self.drive();
     }

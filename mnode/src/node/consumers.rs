@@ -1,14 +1,15 @@
 //! Consumers: subscribe, heartbeat, assignment.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::{Code, ConsumerId, Epoch, Error, Result, VgroupId};
+use model::{Code, ConsumerId, Epoch, Error, Result, TopicId, VgroupId};
 
 use super::{Inner, Mnode};
-use crate::coordinator::{Heartbeat, HeartbeatReply};
+use crate::coordinator::{Coordinator, Heartbeat, HeartbeatReply};
 use crate::shards::TopicInfo;
 use crate::spec::{ConsumerSpec, OffsetReset};
-use crate::state::{Command, ConsumerState, GroupKey, MnodeState};
+use crate::state::{Command, ConsumerState, Group, GroupKey, MnodeState};
 
 /// What a consumer owns: everything, never a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +36,56 @@ pub struct TopicAssignment {
     /// Vgroups, each with the token that its shard holds for this consumer: polls and commits carry it. It stays while
     /// the consumer keeps the vgroup.
     pub vgroups: Vec<(VgroupId, Epoch)>,
+    /// What is about to be taken from the consumer, while it may still commit.
+    pub hand_over: Option<HandOver>,
+    /// Vgroups of the topic that nobody of the group is given before they are back.
+    pub offline: Vec<OfflineVgroup>,
     /// Without the right the consumer stays a member and gets nothing of the topic.
     pub permitted: bool,
+}
+
+/// A hand-over under way, as a consumer sees it that loses vgroups by it. It is waited for, some seconds at most, until it
+/// answers with [`Mnode::release`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandOver {
+    /// Of the assignment to come.
+    pub epoch: Epoch,
+    /// What the consumer loses.
+    pub revoked: BTreeSet<VgroupId>,
+}
+
+/// A vgroup whose shard does not serve.
+#[derive(Clone, Debug)]
+pub struct OfflineVgroup {
+    /// Which.
+    pub vgroup: VgroupId,
+    /// Why.
+    pub error: Error,
+}
+
+impl PartialEq for OfflineVgroup {
+    fn eq(&self, other: &Self) -> bool {
+        let told = |of: &Self| (of.vgroup, of.error.code(), of.error.message().to_owned());
+        told(self) == told(other)
+    }
+}
+
+impl Eq for OfflineVgroup {}
+
+/// A consumer that is told of every change of its assignment, for as long as this lives.
+#[derive(Debug)]
+pub struct Listening {
+    mnode: Mnode,
+    consumer: ConsumerId,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let notices = &self.mnode.inner.notices;
+        notices.coordinator.lock().listens(self.consumer, false);
+        // Hand-overs that waited for it wait no longer.
+        notices.wake.notify_one();
+    }
 }
 
 /// Consumers. The server sees to it that a session only speaks for consumers of its own user.
@@ -88,16 +137,38 @@ impl Mnode {
     /// # Errors
     /// 0x03E6
     pub fn assignment(&self, id: ConsumerId) -> Result<ConsumerAssignment> {
-        self.inner.read(|state| assignment(state, id))
+        self.inner.assignment(id)
     }
 
-    /// Waits until the consumer's epoch is another than `known_epoch`. The caller bounds the wait; dropping the future
-    /// costs nothing.
+    /// From now on hand-overs wait until this consumer has released what it loses by them: call it for one that watches
+    /// its assignment.
+    #[must_use]
+    pub fn listen(&self, id: ConsumerId) -> Listening {
+        self.inner.notices.coordinator.lock().listens(id, true);
+        Listening { mnode: self.clone(), consumer: id }
+    }
+
+    /// The consumer has finished with what the hand-over `epoch` of `topic` takes from it. One that is over does no harm.
+    ///
+    /// # Errors
+    /// 0x03E6
+    pub fn release(&self, id: ConsumerId, topic: TopicId, epoch: Epoch) -> Result<()> {
+        let machine = self.inner.machine.read();
+        self.inner.notices.coordinator.lock().released(&machine.state, id, topic, epoch)?;
+        self.inner.notices.wake.notify_one();
+        Ok(())
+    }
+
+    /// Waits until the assignment is another than `known`. The caller bounds the wait; dropping the future costs nothing.
     ///
     /// # Errors
     /// 0x03E6 also when the consumer goes while this waits; 0x0131 at shutdown.
-    pub async fn wait_assignment(&self, id: ConsumerId, known_epoch: u64) -> Result<ConsumerAssignment> {
-        self.inner.wait(id, |a| a.epoch != known_epoch).await
+    pub async fn wait_assignment(
+        &self,
+        id: ConsumerId,
+        known: &ConsumerAssignment,
+    ) -> Result<ConsumerAssignment> {
+        self.inner.wait(id, |a| a != known).await
     }
 
     /// Waits until the last subscribe is applied on every topic.
@@ -126,6 +197,10 @@ impl Mnode {
 }
 
 impl Inner {
+    fn assignment(&self, id: ConsumerId) -> Result<ConsumerAssignment> {
+        self.read(|state| assignment(state, &self.notices.coordinator.lock(), id))
+    }
+
     async fn wait(
         &self,
         id: ConsumerId,
@@ -137,7 +212,7 @@ impl Inner {
             // Known first, so that unknown ids cost no memory; then register, then look: no change falls in between.
             self.read(|state| state.consumer(id).map(|_| ()))?;
             let mut woken = self.notices.of_consumer(id);
-            let assignment = self.read(|state| assignment(state, id))?;
+            let assignment = self.assignment(id)?;
             if enough(&assignment) {
                 return Ok(assignment);
             }
@@ -150,7 +225,7 @@ impl Inner {
     }
 }
 
-fn assignment(state: &MnodeState, id: ConsumerId) -> Result<ConsumerAssignment> {
+fn assignment(state: &MnodeState, coordinator: &Coordinator, id: ConsumerId) -> Result<ConsumerAssignment> {
     let consumer = state.consumer(id)?;
     let mut topics: Vec<_> = consumer
         .topics
@@ -161,7 +236,10 @@ fn assignment(state: &MnodeState, id: ConsumerId) -> Result<ConsumerAssignment> 
             Some(TopicAssignment {
                 topic: Arc::clone(topic),
                 epoch: group.epoch,
-                vgroups: group.owned_by(id).collect(),
+                // One that is gone is about to be taken away: its owner could only fail to read it.
+                vgroups: group.owned_by(id).filter(|(vgroup, _)| !coordinator.is_gone(*vgroup)).collect(),
+                hand_over: hand_over(group, id),
+                offline: offline(state, coordinator, &key, group),
                 permitted: state.may_subscribe(&consumer.user, topic),
             })
         })
@@ -174,4 +252,29 @@ fn assignment(state: &MnodeState, id: ConsumerId) -> Result<ConsumerAssignment> 
         offset_reset: consumer.parameters.offset_reset,
         topics,
     })
+}
+
+/// Vgroups that nobody of the group has. One that took no new owner may go on being read by the one that it has.
+fn offline(
+    state: &MnodeState,
+    coordinator: &Coordinator,
+    key: &GroupKey,
+    group: &Group,
+) -> Vec<OfflineVgroup> {
+    let is_owned = |vgroup: VgroupId| {
+        let owner = group.owners.get(&vgroup).and_then(|owner| owner.consumer);
+        owner.is_some() && !coordinator.is_gone(vgroup)
+    };
+    let vgroups = state.catalog().topic_vgroups(key.topic).iter().copied();
+    let vgroups = vgroups.filter(|vgroup| !is_owned(*vgroup));
+    let offline = vgroups.filter_map(|vgroup| {
+        let error = coordinator.offline(vgroup)?.clone();
+        Some(OfflineVgroup { vgroup, error })
+    });
+    offline.collect()
+}
+
+fn hand_over(group: &Group, id: ConsumerId) -> Option<HandOver> {
+    let revoked = group.revoked().remove(&id)?;
+    Some(HandOver { epoch: group.last_epoch(), revoked })
 }

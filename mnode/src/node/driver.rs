@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Result, TopicId};
+use model::{Result, TopicId, VgroupId};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -123,7 +123,8 @@ impl Inner {
     /// What the state says is under way.
     fn work(&self) -> Vec<Work> {
         self.read(|state| {
-            let switches = state.groups().filter(|(_, g)| g.pending.is_some());
+            let coordinator = self.notices.coordinator.lock();
+            let switches = state.groups().filter(|(key, _)| coordinator.may_switch(state, key));
             let switches = switches.map(|(key, _)| Work::Switch(key.clone()));
             let intents = state.intents().map(|i| Work::Intent { id: i.id, removes: removes(&i.kind) });
             intents.chain(switches).collect()
@@ -170,11 +171,27 @@ impl Inner {
         }
         let probes = self.notices.coordinator.lock().probes();
         for vgroup in probes {
-            let ready = self.shards.ready(vgroup).await.is_ok();
-            self.notices.coordinator.lock().probed(vgroup, ready);
+            self.probe(vgroup).await;
         }
         self.notices.look_at_membership();
         self.checkpoint_if_due().await
+    }
+
+    /// Asks a shard whether it serves.
+    async fn probe(&self, vgroup: VgroupId) {
+        let ready = self.shards.ready(vgroup).await;
+        self.notices.coordinator.lock().probed(vgroup, ready);
+    }
+
+    /// Asks every shard that some group reads: those that were damaged before this start have owners in the state.
+    pub(super) async fn probe_all(&self) {
+        let vgroups: BTreeSet<VgroupId> = self.read(|state| {
+            let topics = state.groups().map(|(key, _)| key.topic);
+            topics.flat_map(|topic| state.catalog().topic_vgroups(topic).iter().copied()).collect()
+        });
+        for vgroup in vgroups {
+            self.probe(vgroup).await;
+        }
     }
 
     pub(super) async fn settled(&self) -> Result<()> {

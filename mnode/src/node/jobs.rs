@@ -65,7 +65,7 @@ impl Inner {
         if !failures.is_empty() {
             for (vgroup, error) in failures {
                 warn!(group = key.group, topic = %key.topic, %vgroup, %error, "shard did not take its owner");
-                self.notices.coordinator.lock().switch_failed(key, vgroup);
+                self.notices.coordinator.lock().switch_failed(key, vgroup, error);
             }
             // The guard is released: the next plan replaces this switch by one without these shards.
             self.notices.look_at_membership();

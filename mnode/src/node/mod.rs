@@ -29,7 +29,7 @@ use wal::{Disk, OpenReport};
 use crate::shards::Shards;
 use crate::state::{Catalog, Command, MnodeState};
 
-pub use consumers::{ConsumerAssignment, TopicAssignment};
+pub use consumers::{ConsumerAssignment, HandOver, Listening, OfflineVgroup, TopicAssignment};
 pub use ddl::DdlOutcome;
 pub use password::{DEFAULT_PASSWORD, PasswordCost};
 pub use show::{ConsumerRow, SettingRow, SubscriptionRow, TopicRow};
@@ -145,8 +145,10 @@ impl Mnode {
         Ok(Self { inner })
     }
 
-    /// Begins to drive: finishes statements and hand-overs that a crash interrupted, then ticks. Once is enough.
-    pub fn start(&self) {
+    /// Looks which shards serve, then begins to drive: finishes statements and hand-overs that a crash interrupted, then
+    /// ticks. Once is enough.
+    pub async fn start(&self) {
+        self.inner.probe_all().await;
         let mut driver = self.inner.driver.lock();
         if driver.is_none() {
             *driver = Some(tokio::spawn(driver::run(Arc::clone(&self.inner), self.inner.stop.subscribe())));

@@ -129,7 +129,7 @@ impl Node {
     async fn start(dir: &Path) -> Self {
         let shards = Arc::new(TestShards::default());
         let mnode = open(dir, &shards).await;
-        mnode.start();
+        mnode.start().await;
         Self { mnode, shards }
     }
 
@@ -143,7 +143,7 @@ impl Node {
         }
         inner.group.close().await.unwrap();
         let mnode = open(dir, &self.shards).await;
-        mnode.start();
+        mnode.start().await;
         Self { mnode, shards: self.shards }
     }
 
@@ -232,7 +232,7 @@ async fn a_life_of_statements_survives_restarts() {
     node.mnode.close().await.unwrap();
     let mnode = open(dir.path(), &node.shards).await;
     assert_eq!(*mnode.catalog(), before);
-    mnode.start();
+    mnode.start().await;
     let node = Node { mnode, shards: node.shards };
     let drop = DropTopicSpec { name: "t".into(), if_exists: false, force: false };
     node.mnode.drop_topic("root", drop).await.unwrap();
@@ -251,11 +251,18 @@ async fn consumers_share_at_once_and_are_woken() {
     node.database("d", 4).await.unwrap();
     node.topic("t", QUERY).await.unwrap();
     assert_eq!(node.join(1).await, 4);
-    let known = node.mnode.assignment(ConsumerId(1)).unwrap().epoch;
+    let known = node.mnode.assignment(ConsumerId(1)).unwrap();
     // The first waits; the second's join wakes it without any tick.
     let waiting = {
         let mnode = node.mnode.clone();
-        tokio::spawn(async move { mnode.wait_assignment(ConsumerId(1), known).await })
+        tokio::spawn(async move {
+            let told = mnode.wait_assignment(ConsumerId(1), &known).await?;
+            // What it is about to lose comes first.
+            match told.topics[0].hand_over {
+                Some(_) => mnode.wait_assignment(ConsumerId(1), &told).await,
+                None => Ok(told),
+            }
+        })
     };
     assert_eq!(node.join(2).await, 2);
     let told = waiting.await.unwrap().unwrap();
@@ -266,8 +273,8 @@ async fn consumers_share_at_once_and_are_woken() {
     }
     // Whoever waits when its consumer is deleted learns that.
     let waiting = {
-        let (mnode, epoch) = (node.mnode.clone(), node.mnode.assignment(ConsumerId(2)).unwrap().epoch);
-        tokio::spawn(async move { mnode.wait_assignment(ConsumerId(2), epoch).await })
+        let (mnode, known) = (node.mnode.clone(), node.mnode.assignment(ConsumerId(2)).unwrap());
+        tokio::spawn(async move { mnode.wait_assignment(ConsumerId(2), &known).await })
     };
     tokio::task::yield_now().await;
     let force = DropGroupSpec { group: "g".into(), topic: "t".into(), if_exists: false, force: true };
@@ -400,6 +407,99 @@ async fn statements_on_one_database_queue_up() {
 }
 
 #[tokio::test]
+async fn a_listening_consumer_is_told_before_it_loses_vgroups() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    node.database("d", 4).await.unwrap();
+    node.topic("t", QUERY).await.unwrap();
+    node.join(1).await;
+    let listening = node.mnode.listen(ConsumerId(1));
+    let before = node.mnode.assignment(ConsumerId(1)).unwrap();
+    node.subscribe(2, &["t"]).await.unwrap();
+    // Woken without any tick, with everything still its own.
+    let told = node.mnode.wait_assignment(ConsumerId(1), &before).await.unwrap();
+    assert_eq!(told.topics[0].vgroups, before.topics[0].vgroups);
+    let hand_over = told.topics[0].hand_over.clone().unwrap();
+    assert_eq!(hand_over.revoked.len(), 2);
+    let topic = told.topics[0].topic.id;
+    let owner = |vgroup| node.shards.0.lock().owners[&(vgroup, topic, "g".into())].1;
+    assert!(hand_over.revoked.iter().all(|vgroup| owner(*vgroup) == Some(ConsumerId(1))));
+    node.mnode.release(ConsumerId(1), topic, hand_over.epoch).unwrap();
+    node.mnode.wait_ready(ConsumerId(2)).await.unwrap();
+    assert!(hand_over.revoked.iter().all(|vgroup| owner(*vgroup) == Some(ConsumerId(2))));
+    let after = node.mnode.assignment(ConsumerId(1)).unwrap();
+    assert_eq!((after.topics[0].vgroups.len(), &after.topics[0].hand_over), (2, &None));
+
+    // One that goes away instead of answering holds nothing up.
+    node.subscribe(3, &["t"]).await.unwrap();
+    node.mnode.wait_assignment(ConsumerId(1), &after).await.unwrap();
+    drop(listening);
+    node.mnode.wait_ready(ConsumerId(3)).await.unwrap();
+    let code = node.mnode.release(ConsumerId(9), topic, Epoch(1)).unwrap_err().code();
+    assert_eq!(code, Code::ConsumerNotExist);
+    node.mnode.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn members_learn_which_vgroups_are_off_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    node.database("d", 3).await.unwrap();
+    node.topic("t", QUERY).await.unwrap();
+    node.join(1).await;
+    // Found so at a start: its owner could do nothing with it.
+    let down = VgroupId(3);
+    node.shards.0.lock().broken.insert(down);
+    let node = node.crash_and_restart(dir.path()).await;
+    node.mnode.settled().await.unwrap();
+    assert_eq!(node.join(2).await, 1, "the two that serve are shared");
+    for id in [1, 2] {
+        let topic = node.mnode.assignment(ConsumerId(id)).unwrap().topics.remove(0);
+        assert!(topic.vgroups.iter().all(|(vgroup, _)| *vgroup != down), "{id}: {topic:?}");
+        assert_eq!(topic.offline.iter().map(|o| o.vgroup).collect::<Vec<_>>(), [down]);
+        assert_eq!(topic.offline[0].error.code(), Code::InvalidVgroup);
+    }
+    node.shards.0.lock().broken.clear();
+    let known = node.mnode.assignment(ConsumerId(1)).unwrap();
+    for _ in 0..4 {
+        for id in [1, 2] {
+            let beat = Heartbeat { consumer: ConsumerId(id), polled: true, places: Vec::new() };
+            node.mnode.heartbeat(&beat).unwrap();
+        }
+        node.mnode.tick().await.unwrap();
+    }
+    node.mnode.settled().await.unwrap();
+    let told = node.mnode.wait_assignment(ConsumerId(1), &known).await.unwrap();
+    assert_eq!(told.topics[0].offline, []);
+    let owned = [1, 2].map(|id| node.mnode.assignment(ConsumerId(id)).unwrap().topics[0].vgroups.len());
+    assert_eq!(owned.iter().sum::<usize>(), 3, "{owned:?}");
+    node.mnode.close().await.unwrap();
+}
+
+/// A shard that takes no new owner, its disk being full say, is off-line for the group that it should be told of alone.
+#[tokio::test]
+async fn a_vgroup_that_is_read_is_not_off_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    node.database("d", 2).await.unwrap();
+    node.topic("t", QUERY).await.unwrap();
+    node.topic("u", QUERY).await.unwrap();
+    node.join(1).await;
+    let stuck = node.mnode.assignment(ConsumerId(1)).unwrap().topics[0].vgroups[0].0;
+    {
+        let mut held = node.shards.0.lock();
+        held.broken.insert(stuck);
+        held.secretly = true;
+    }
+    node.subscribe(2, &["u"]).await.unwrap();
+    node.mnode.wait_ready(ConsumerId(2)).await.unwrap();
+    let topic = |id| node.mnode.assignment(ConsumerId(id)).unwrap().topics.remove(0);
+    assert_eq!(topic(2).offline.iter().map(|o| o.vgroup).collect::<Vec<_>>(), [stuck]);
+    assert_eq!((topic(1).vgroups.len(), topic(1).offline), (2, Vec::new()));
+    node.mnode.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn reload_tells_live_consumers() {
     let dir = tempfile::tempdir().unwrap();
     let node = Node::start(dir.path()).await;
@@ -417,7 +517,7 @@ async fn reload_tells_live_consumers() {
         definition: "x".into(),
     };
     node.mnode.reload_topic("root", reload).await.unwrap();
-    let after = node.mnode.wait_assignment(ConsumerId(1), before.epoch).await.unwrap();
+    let after = node.mnode.wait_assignment(ConsumerId(1), &before).await.unwrap();
     assert_eq!(after.topics[0].topic.definition_version, 2);
     assert_eq!(after.topics[0].vgroups, before.topics[0].vgroups, "tokens and owners stay");
     node.mnode.close().await.unwrap();

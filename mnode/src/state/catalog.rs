@@ -55,7 +55,10 @@ impl Catalog {
     /// # Errors
     /// 0x0388
     pub fn database(&self, name: &str) -> Result<&Arc<Database>> {
-        self.databases.get(name).ok_or_else(|| Error::with(Code::DatabaseNotExist, name))
+        self.databases.get(name).ok_or_else(|| {
+            let known = self.databases.keys().map(String::as_str);
+            Error::with(Code::DatabaseNotExist, name).hint_case(name, known)
+        })
     }
 
     /// The database with this id.

@@ -107,6 +107,21 @@ impl Group {
         Assignment { owners: self.owners.iter().map(|(vgroup, owner)| (*vgroup, owner.consumer)).collect() }
     }
 
+    /// What the switch under way takes from members that stay, by member. Those that leave have finished before.
+    #[must_use]
+    pub fn revoked(&self) -> BTreeMap<ConsumerId, BTreeSet<VgroupId>> {
+        let mut revoked: BTreeMap<ConsumerId, BTreeSet<VgroupId>> = BTreeMap::new();
+        let Some(pending) = &self.pending else { return revoked };
+        for vgroup in &pending.moved {
+            if let Some(Owner { consumer: Some(consumer), settled: true, .. }) = self.owners.get(vgroup)
+                && pending.members.contains(consumer)
+            {
+                revoked.entry(*consumer).or_default().insert(*vgroup);
+            }
+        }
+        revoked
+    }
+
     /// Whether anybody is, or is about to be, a member.
     #[must_use]
     pub fn is_used(&self) -> bool {

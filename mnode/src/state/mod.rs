@@ -61,7 +61,7 @@ pub enum Event {
     Membership,
     /// A group has a pending assignment to be told to the shards.
     Pending(GroupKey),
-    /// These have a new assignment.
+    /// These have a new assignment, or are about to lose a part of theirs.
     Assigned(BTreeSet<ConsumerId>),
     /// These are no longer known.
     Gone(BTreeSet<ConsumerId>),

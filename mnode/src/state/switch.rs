@@ -79,7 +79,8 @@ impl MnodeState {
             next: rebalance.next.clone(),
             moved,
         });
-        vec![Event::Pending(rebalance.key.clone())]
+        let losers = group.revoked().into_keys().collect();
+        vec![Event::Pending(rebalance.key.clone()), Event::Assigned(losers)]
     }
 
     /// What the shards have to be told before a pending assignment may be put in force.

@@ -153,7 +153,7 @@ impl<'a> BlockReader<'a> {
                     schema
                         .tag(name)
                         .map(|(index, _)| index)
-                        .ok_or_else(|| self.scan.unknown_column(name, *at))
+                        .ok_or_else(|| self.scan.unknown_column(schema, name, *at))
                 };
                 names.iter().map(place).collect::<Result<_>>()?
             }

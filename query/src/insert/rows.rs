@@ -57,7 +57,7 @@ impl RowReader<'_, '_> {
             Some(names) => {
                 let scan = &*self.scan;
                 let place = |(name, at): &(String, usize)| {
-                    schema.column(name).map(|(i, _)| i).ok_or_else(|| scan.unknown_column(name, *at))
+                    schema.column(name).map(|(i, _)| i).ok_or_else(|| scan.unknown_column(&schema, name, *at))
                 };
                 names.iter().map(place).collect::<Result<_>>()?
             }
@@ -117,7 +117,7 @@ impl RowReader<'_, '_> {
             } else if let Some((index, _)) = schema.tag(name) {
                 Place::Tag(index)
             } else {
-                return Err(self.scan.unknown_column(name, *at));
+                return Err(self.scan.unknown_column(&schema, name, *at));
             });
         }
         if !places.iter().any(|p| matches!(p, Place::Tbname)) {

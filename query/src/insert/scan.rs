@@ -1,6 +1,6 @@
 //! The cursor over the text of an INSERT: blanks, words, names, values.
 
-use model::{Code, DurationLiteral, Error, Place, Result};
+use model::{Code, DurationLiteral, Error, Place, Result, TableSchema};
 
 use crate::ast::ObjectName;
 use crate::lexer::{fold, is_word_byte, unescape_into};
@@ -51,8 +51,9 @@ impl<'a> Scan<'a> {
     }
 
     /// A column or tag that the table does not have.
-    pub(super) fn unknown_column(&self, name: &str, at: usize) -> Error {
-        Error::with(Code::InvalidColumn, name).at(self.place(at))
+    pub(super) fn unknown_column(&self, schema: &TableSchema, name: &str, at: usize) -> Error {
+        let known = schema.columns.iter().chain(&schema.tags).map(|column| &*column.name);
+        Error::with(Code::InvalidColumn, name).at(self.place(at)).hint_case(name, known)
     }
 
     /// The text from `at`, as errors show it.

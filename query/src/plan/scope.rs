@@ -115,7 +115,10 @@ impl Scope {
                 }
             }
         }
-        found.ok_or_else(|| Error::with(Code::InvalidColumn, name))
+        found.ok_or_else(|| {
+            let columns = self.tables_called(qualifier).flat_map(|table| &table.columns);
+            Error::with(Code::InvalidColumn, name).hint_case(name, columns.map(|column| &*column.name))
+        })
     }
 
     /// `tbname`.

@@ -99,6 +99,14 @@ fn integer(cell: &str, data_type: DataType) -> Option<Value> {
     }
 }
 
+/// What other programs write for a value that is missing, in lower case.
+const NULL_LIKE: &[&str] = &["na", "n/a", "nan", "null", "none", "nil", "missing", "-", "--", "?", "\\n"];
+
+/// Whether a cell that does not read is likely meant as NULL.
+pub(super) fn is_null_like(cell: &str) -> bool {
+    NULL_LIKE.contains(&cell.trim().to_ascii_lowercase().as_str())
+}
+
 /// The error that names a cell.
 pub(super) fn bad_cell(file: &str, line: u64, column: &str, what: &str) -> Error {
     Error::with(Code::CsvCell, format!("file={file} line={line} column={column} {what}"))
@@ -156,6 +164,8 @@ mod tests {
         assert_eq!(read("300", DataType::TinyInt), Err("value=300 is no TINYINT".into()));
         assert_eq!(read("-1", DataType::UInt), Err("value=-1 is no INT UNSIGNED".into()));
         assert_eq!(read("abcd", DataType::Varchar(3)), Err("value=abcd is too long for VARCHAR(3)".into()));
+        assert!(["NA", "n/a", "NaN", "\\N", "-"].iter().all(|cell| is_null_like(cell)));
+        assert!(!is_null_like("x") && !is_null_like("-1"));
         for cell in ["inf", "NaN", "-Infinity", "0x1F", "", "1,5", "1e999"] {
             assert!(read(cell, DataType::Double).is_err(), "{cell}");
         }

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use model::{Code, Error, Result, Value, Zone};
 
-use super::cells::{CellType, bad_cell, is_null, value};
+use super::cells::{CellType, bad_cell, is_null, is_null_like, value};
 use super::{Dialect, header, unreadable};
 
 /// Where rows go; a batch of the writer, or a test's list.
@@ -190,8 +190,13 @@ impl<R: Read> Loader<R> {
             if is_null(text, self.plan.dialect.null.as_deref()) {
                 return Ok(Value::Null);
             }
-            value(text, &column.cell_type, self.plan.zone)
-                .map_err(|what| bad_cell(&self.file, line, &column.file_column, &what))
+            value(text, &column.cell_type, self.plan.zone).map_err(|what| {
+                let error = bad_cell(&self.file, line, &column.file_column, &what);
+                match is_null_like(text) && self.plan.dialect.null.is_none() {
+                    true => error.hint(format!("if that means NULL, say --null '{text}'")),
+                    false => error,
+                }
+            })
         };
         let row = self.plan.columns.iter().map(read).collect::<Result<Vec<_>>>()?;
         let bad_column = |column: Option<&Cell>, what: &str| {
@@ -299,6 +304,16 @@ mod tests {
         let (taken, chunk) = load(text, plan(true), true);
         assert!(chunk.stopped.is_none() && chunk.done);
         assert_eq!((taken.0.len(), chunk.rows, chunk.skipped.len()), (2, 3, 1));
+    }
+
+    #[test]
+    fn a_cell_that_looks_like_null_says_which_option_makes_it_so() {
+        let mut plan = plan(true);
+        plan.dialect.null = None;
+        let (_, chunk) = load(GOOD, plan, false);
+        let error = chunk.stopped.unwrap();
+        assert!(error.message().contains("line=3 column=v value=NA is no DOUBLE"), "{error}");
+        assert!(error.help().contains("--null 'NA'"), "{error}");
     }
 
     #[test]

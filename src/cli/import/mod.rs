@@ -78,6 +78,15 @@ pub struct ImportArgs {
     pub connect: ConnectArgs,
 }
 
+impl ImportArgs {
+    fn open(&self) -> Result<File> {
+        File::open(&self.file).map_err(|e| {
+            Error::text(Code::Io, format!("cannot read the file: path={} cause={e}", self.file.display()))
+                .caused_by(e)
+        })
+    }
+}
+
 /// A database and a table, as they were given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Into {
@@ -138,27 +147,24 @@ struct Counts {
 
 /// Runs it.
 pub(super) async fn run(args: ImportArgs) -> Result<()> {
-    let open = || {
-        File::open(&args.file).map_err(|e| {
-            Error::text(Code::Io, format!("cannot read the file: path={} cause={e}", args.file.display()))
-                .caused_by(e)
-        })
-    };
-    let bytes = open()?.metadata().map_or(0, |metadata| metadata.len());
+    let bytes = args.open()?.metadata().map_or(0, |metadata| metadata.len());
     let file = args.file.display().to_string();
     let zone = Zone::parse(&args.zone).unwrap_or_default();
     // Read twice, so that a column's type fits all of it and no row is kept in memory.
     let dialect = Dialect { delimiter: args.delimiter, null: args.null.clone() };
-    let scan = Scan::of(open()?, &file, &dialect, zone)?;
+    let scan = Scan::of(args.open()?, &file, &dialect, zone)?;
     let connection = args.connect.connect("", "").await?;
     let Prepared { writer, plan, is_new } = target::prepare(&connection, &args, &scan, dialect, zone).await?;
-    let mut loader = Loader::new(open()?, &file, plan)?;
+    let mut loader = Loader::new(args.open()?, &file, plan)?;
     let progress = progress(bytes);
     let mut counts = Counts::default();
     let done = load(&writer, &mut loader, args.on_error, &progress, &mut counts).await;
     progress.finish_and_clear();
     if is_new && done.is_ok() {
         tell_repeats(&connection, &args.into, counts.written).await?;
+    }
+    if is_new && counts.written == 0 {
+        note(&format!("{}.{} was created and stays, without rows", args.into.database, args.into.table));
     }
     note(&format!("rows={} written={} skipped={}", counts.rows, counts.written, counts.skipped));
     done

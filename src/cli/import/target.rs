@@ -1,12 +1,14 @@
 //! The table that a file goes into: found, or made as the file needs it.
 
+use std::ops::RangeInclusive;
+
 use client::{Column, Connection, Target, Writer};
-use model::{Clock as _, Code, DataType, Error, Precision, Result, Zone};
+use model::{Clock as _, Code, DataType, Error, Precision, Result, Value, Zone};
 
 use super::cells::CellType;
 use super::infer::{ColumnScan, Scan};
-use super::load::{Cell, Name, Plan};
-use super::{Dialect, ImportArgs};
+use super::load::{Cell, Loader, Name, Plan, Rows};
+use super::{Dialect, ImportArgs, OnError};
 use crate::cli::common::{note, quoted};
 
 /// Days that a database keeps rows if nothing is said.
@@ -19,6 +21,80 @@ pub(super) struct Prepared {
     pub(super) plan: Plan,
     /// The table, or super table, was created: nobody else has written to it.
     pub(super) is_new: bool,
+}
+
+/// A table as far as lines are read for it.
+struct Shape {
+    database: String,
+    table: String,
+    /// The time first.
+    columns: Vec<Column>,
+    tags: Vec<Column>,
+    /// Ticks that it takes.
+    times: RangeInclusive<i64>,
+}
+
+impl Shape {
+    fn of(target: &Target) -> Self {
+        Self {
+            database: target.database().to_owned(),
+            table: target.table().to_owned(),
+            columns: target.columns().cloned().collect(),
+            tags: target.tags().cloned().collect(),
+            times: target.times(),
+        }
+    }
+
+    /// Of the table that the file needs.
+    fn needed(args: &ImportArgs, scan: &Scan, time: &str, precision: Precision) -> Self {
+        let column = |name: &str, data_type| Column { name: name.to_owned(), data_type, precision };
+        let is_tag = |name: &str| args.tags.iter().any(|tag| tag == name);
+        let others = scan.columns.iter().filter(|column| column.name != time && !is_tag(&column.name));
+        let tags = args.tags.iter().filter_map(|tag| scan.column(tag).ok());
+        Self {
+            database: args.into.database.clone(),
+            table: args.into.table.clone(),
+            columns: std::iter::once(column(time, DataType::Timestamp))
+                .chain(others.map(|of| column(&of.name, of.data_type(false))))
+                .collect(),
+            tags: tags.map(|of| column(&of.name, of.data_type(true))).collect(),
+            // What KEEP leaves of it the server knows.
+            times: i64::MIN..=i64::MAX,
+        }
+    }
+
+    /// The statement that makes it.
+    fn create(&self) -> String {
+        let define = |columns: &[Column]| {
+            let columns =
+                columns.iter().map(|column| format!("{} {}", quoted(&column.name), column.data_type));
+            columns.collect::<Vec<_>>().join(", ")
+        };
+        let name = format!("{}.{}", quoted(&self.database), quoted(&self.table));
+        let columns = define(&self.columns);
+        match self.tags.is_empty() {
+            true => format!("CREATE TABLE IF NOT EXISTS {name} ({columns})"),
+            false => format!("CREATE STABLE IF NOT EXISTS {name} ({columns}) TAGS ({})", define(&self.tags)),
+        }
+    }
+}
+
+/// Rows that go nowhere.
+struct Nowhere;
+
+impl Rows for Nowhere {
+    fn push(&mut self, _: &str, _: Option<&[Value]>, _: &[Value]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Reads the file's first line, which would be the end of the import, before anything is made for it.
+fn check_first_line(args: &ImportArgs, plan: Plan) -> Result<()> {
+    if args.on_error == OnError::Skip {
+        return Ok(());
+    }
+    let mut loader = Loader::new(args.open()?, &args.file.display().to_string(), plan)?;
+    loader.fill(&mut Nowhere, 1, false).stopped.map_or(Ok(()), Err)
 }
 
 /// Creates what is missing, and says how lines become rows of it.
@@ -39,25 +115,35 @@ pub(super) async fn prepare(
     let name = name(args, scan)?;
     let (database, table) = (&args.into.database, &args.into.table);
     let mut is_new = false;
+    let needed = |precision| -> Result<Shape> {
+        let shape = Shape::needed(args, scan, &time, precision);
+        let plan = plan(&shape, args, scan, &time, name.clone(), dialect.clone(), zone)?;
+        check_first_line(args, plan).map(|()| shape)
+    };
     let writer = match connection.writer(database, table).await {
         Err(error) if error.code() == Code::DatabaseNotExist => {
             is_new = true;
-            let options = database_options(args, scan, &time)?;
+            let precision = precision_needed(args, scan, &time)?;
+            let shape = needed(precision)?;
+            let options = database_options(precision, scan, &time)?;
             let sql = format!("CREATE DATABASE IF NOT EXISTS {} {options}", quoted(database));
             connection.sql(&sql).await?;
             note(&format!("created database {database}: {options}"));
-            create(connection, args, scan, &time).await?
+            create(connection, &shape).await?
         }
         Err(error) if matches!(error.code(), Code::TableNotExist | Code::StableNotExist) => {
-            check_precision(args, precision_of(connection, args).await?)?;
+            let precision = precision_of(connection, args).await?;
+            check_precision(args, precision)?;
             is_new = true;
-            create(connection, args, scan, &time).await?
+            let shape = needed(precision.unwrap_or_default())?;
+            create(connection, &shape).await?
         }
         found => found?,
     };
     let primary = writer.target().columns().next().map(|column| column.precision);
     check_precision(args, primary)?;
-    let plan = plan(writer.target(), args, scan, &time, name, dialect, zone)?;
+    check_kind(writer.target(), args)?;
+    let plan = plan(&Shape::of(writer.target()), args, scan, &time, name, dialect, zone)?;
     Ok(Prepared { writer, plan, is_new })
 }
 
@@ -76,9 +162,6 @@ fn check_precision(args: &ImportArgs, has: Option<Precision>) -> Result<()> {
 
 /// Precision of the database that rows go into, which exists.
 async fn precision_of(connection: &Connection, args: &ImportArgs) -> Result<Option<Precision>> {
-    if args.precision.is_none() {
-        return Ok(None);
-    }
     let name = args.into.database.replace('\\', "\\\\").replace('\'', "\\'");
     let sql = format!("SELECT `precision` FROM information_schema.ins_databases WHERE name = '{name}'");
     let rows = connection.sql(&sql).await?.rows().await?;
@@ -97,42 +180,43 @@ fn name(args: &ImportArgs, scan: &Scan) -> Result<Option<Name>> {
     }
 }
 
-async fn create(connection: &Connection, args: &ImportArgs, scan: &Scan, time: &str) -> Result<Writer> {
-    connection.sql(&create_table(args, scan, time)).await?;
-    connection.writer(&args.into.database, &args.into.table).await
+async fn create(connection: &Connection, shape: &Shape) -> Result<Writer> {
+    connection.sql(&shape.create()).await?;
+    connection.writer(&shape.database, &shape.table).await
 }
 
-/// Options of a database that keeps what the file holds, to its last digit unless another precision is asked for.
-fn database_options(args: &ImportArgs, scan: &Scan, time: &str) -> Result<String> {
+/// What holds the file's times to their last digit, unless another precision is asked for.
+fn precision_needed(args: &ImportArgs, scan: &Scan, time: &str) -> Result<Precision> {
+    let column = scan.column(time)?;
+    Ok(args.precision.unwrap_or_else(|| column.precision()))
+}
+
+/// Options of a database that keeps what the file holds.
+fn database_options(precision: Precision, scan: &Scan, time: &str) -> Result<String> {
     let column = scan.column(time)?;
     let now_ns = crate::server::clock::SystemClock::default().now_ns();
     let age_days = column.earliest_ns().map_or(0, |earliest| now_ns.saturating_sub(earliest) / NS_PER_DAY);
     // Rows older than KEEP would be refused.
     let keep = if age_days + 30 > KEEP_DAYS_DEFAULT { " KEEP 36500" } else { "" };
-    let precision = args.precision.unwrap_or_else(|| column.precision());
     Ok(format!("PRECISION '{precision}'{keep}"))
 }
 
-fn create_table(args: &ImportArgs, scan: &Scan, time: &str) -> String {
-    let is_tag = |name: &str| args.tags.iter().any(|tag| tag == name);
-    let define = |name: &str, data_type: DataType| format!("{} {data_type}", quoted(name));
-    let mut columns = vec![define(time, DataType::Timestamp)];
-    let others = scan.columns.iter().filter(|column| column.name != time && !is_tag(&column.name));
-    columns.extend(others.map(|column| define(&column.name, column.data_type(false))));
-    let tags = args.tags.iter().filter_map(|tag| scan.column(tag).ok());
-    let tags: Vec<_> = tags.map(|column| define(&column.name, column.data_type(true))).collect();
-    let name = format!("{}.{}", quoted(&args.into.database), quoted(&args.into.table));
-    match tags.is_empty() {
-        true => format!("CREATE TABLE IF NOT EXISTS {name} ({})", columns.join(", ")),
-        false => {
-            format!("CREATE STABLE IF NOT EXISTS {name} ({}) TAGS ({})", columns.join(", "), tags.join(", "))
-        }
+/// A table that was found takes rows as the arguments give them.
+fn check_kind(target: &Target, args: &ImportArgs) -> Result<()> {
+    if target.is_super() != args.tags.is_empty() {
+        return Ok(());
     }
+    let (is, how) = match target.is_super() {
+        true => ("a super table", "say with --tags which columns tell its children apart"),
+        false => ("a normal table", "leave --tags out, or choose another --into"),
+    };
+    let text = format!("{}.{} is {is}", target.database(), target.table());
+    Err(Error::text(Code::InvalidParameters, text).hint(how))
 }
 
 /// The file's columns onto the table's, by name; the time onto the primary timestamp, whatever that is called.
 fn plan(
-    target: &Target,
+    shape: &Shape,
     args: &ImportArgs,
     scan: &Scan,
     time: &str,
@@ -140,14 +224,7 @@ fn plan(
     dialect: Dialect,
     zone: Zone,
 ) -> Result<Plan> {
-    let table = format!("{}.{}", target.database(), target.table());
-    if target.is_super() == args.tags.is_empty() {
-        let (is, how) = match target.is_super() {
-            true => ("a super table", "say with --tags which columns tell its children apart"),
-            false => ("a normal table", "leave --tags out, or choose another --into"),
-        };
-        return Err(Error::text(Code::InvalidParameters, format!("{table} is {is}")).hint(how));
-    }
+    let table = format!("{}.{}", shape.database, shape.table);
     let cell = |file_column: &str, column: &Column| Cell {
         file_column: file_column.to_owned(),
         table_column: column.name.clone(),
@@ -157,11 +234,11 @@ fn plan(
             unit: scan.column(file_column).map(ColumnScan::unit).unwrap_or_default(),
         },
     };
-    let primary = target.columns().next().ok_or_else(|| Error::internal("a table without columns"))?;
+    let primary = shape.columns.first().ok_or_else(|| Error::internal("a table without columns"))?;
     let mut columns = vec![cell(time, primary)];
     let is_tag = |name: &str| args.tags.iter().any(|tag| tag == name);
     for column in scan.columns.iter().filter(|column| column.name != time && !is_tag(&column.name)) {
-        let found = target.columns().skip(1).find(|known| known.name == column.name);
+        let found = shape.columns.iter().skip(1).find(|known| known.name == column.name);
         let found = found.ok_or_else(|| {
             Error::with(Code::InvalidColumn, format!("{} in {table}", column.name))
                 .hint("ALTER TABLE .. ADD COLUMN first, or take the column out of the file")
@@ -173,11 +250,11 @@ fn plan(
         false => Err(Error::with(Code::InvalidTag, format!("--tags does not name {} of {table}", tag.name))
             .hint("name every tag of the super table")),
     };
-    let tags = target.tags().map(tag).collect::<Result<Vec<_>>>()?;
+    let tags = shape.tags.iter().map(tag).collect::<Result<Vec<_>>>()?;
     if let Some(unknown) = args.tags.iter().find(|name| !tags.iter().any(|tag| tag.file_column == **name)) {
         return Err(Error::with(Code::InvalidTag, format!("{unknown} in {table}")));
     }
-    let (table, times) = (target.table().to_owned(), target.times());
+    let (table, times) = (shape.table.clone(), shape.times.clone());
     Ok(Plan { table, columns, tags, name, dialect, zone, times })
 }
 
@@ -208,23 +285,25 @@ mod tests {
     #[test]
     fn what_is_missing_is_made_as_the_file_needs_it() {
         let scan = scan(FILE);
+        let create = |line: &str| Shape::needed(&args(line), &scan, "date", Precision::Us).create();
         assert_eq!(
-            create_table(&args("i f.csv --into db.cpu --tags host"), &scan, "date"),
+            create("i f.csv --into db.cpu --tags host"),
             "CREATE STABLE IF NOT EXISTS `db`.`cpu` (`date` TIMESTAMP, `value` DOUBLE) TAGS (`host` VARCHAR(16))"
         );
         assert_eq!(
-            create_table(&args("i f.csv --into Db.cpu"), &scan, "date"),
+            create("i f.csv --into Db.cpu"),
             "CREATE TABLE IF NOT EXISTS `Db`.`cpu` (`date` TIMESTAMP, `host` VARCHAR(16), `value` DOUBLE)"
         );
+        let options = |line: &str| {
+            let precision = precision_needed(&args(line), &scan, "date").unwrap();
+            database_options(precision, &scan, "date").unwrap()
+        };
         assert_eq!(
-            database_options(&args("i f.csv --into db.cpu"), &scan, "date").unwrap(),
+            options("i f.csv --into db.cpu"),
             "PRECISION 'us' KEEP 36500",
             "rows of 2014 are older than the usual ten years"
         );
-        assert_eq!(
-            database_options(&args("i f.csv --into db.cpu --precision ns"), &scan, "date").unwrap(),
-            "PRECISION 'ns' KEEP 36500"
-        );
+        assert_eq!(options("i f.csv --into db.cpu --precision ns"), "PRECISION 'ns' KEEP 36500");
     }
 
     #[test]

@@ -3,9 +3,10 @@
 mod complete;
 mod repl;
 mod run;
+mod script;
 mod split;
 
-use std::io::{self, IsTerminal as _, Read as _};
+use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -15,13 +16,13 @@ use super::common::{ConnectArgs, Signals, machine_zone, parse_zone, print_error}
 use super::output::{Format, Printer};
 use super::subscribe::statement::Ended;
 use run::Runner;
-use split::statements;
+use script::Script;
 
 /// `tidemark sql`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without -s and -f statements are read from the terminal, or from what is piped in.\n\
-                        End them with `;`, or with `\\G` for one value a line.\n\n\
+    after_help = "Without -s and -f statements are read from the terminal, or from what is piped in: each runs as\n\
+                        soon as it is complete. End them with `;`, or with `\\G` for one value a line.\n\n\
                         Rows go to stdout, errors and notes to stderr. A script stops at its first error, exit\n\
                         status 1. Beside SQL there is `subscribe TOPIC -g GROUP;`, whose -h tells more.\n\n\
                         tidemark sql -d power -s 'SELECT count(*) FROM meters'\n\
@@ -54,12 +55,12 @@ pub struct SqlArgs {
 /// Runs it.
 pub(super) async fn run(args: SqlArgs) -> Result<ExitCode> {
     let script = match (&args.statements, args.file.as_deref()) {
-        (Some(statements), _) => Some(statements.clone()),
-        (None, Some("-")) => Some(read_stdin()?),
-        (None, Some(path)) => Some(std::fs::read_to_string(path).map_err(|e| {
+        (Some(statements), _) => Some(Script::of(statements)),
+        (None, Some("-")) => Some(Script::of_stdin()?),
+        (None, Some(path)) => Some(Script::of(&std::fs::read_to_string(path).map_err(|e| {
             Error::text(Code::Io, format!("cannot read the script: path={path} cause={e}")).caused_by(e)
-        })?),
-        (None, None) if !io::stdin().is_terminal() => Some(read_stdin()?),
+        })?)),
+        (None, None) if !io::stdin().is_terminal() => Some(Script::of_stdin()?),
         (None, None) => None,
     };
     let default_zone = if script.is_some() { "UTC".to_owned() } else { machine_zone() };
@@ -81,18 +82,10 @@ pub(super) async fn run(args: SqlArgs) -> Result<ExitCode> {
                 (None, Some("-") | None) => Origin::File("stdin"),
                 (None, Some(path)) => Origin::File(path),
             };
-            run_script(runner, &script, origin, args.go_on).await
+            run_script(runner, script, origin, args.go_on).await
         }
         None => repl::run(runner).await.map(|()| ExitCode::SUCCESS),
     }
-}
-
-fn read_stdin() -> Result<String> {
-    let mut text = String::new();
-    io::stdin()
-        .read_to_string(&mut text)
-        .map_err(|e| Error::text(Code::Io, format!("cannot read statements from stdin: {e}")).caused_by(e))?;
-    Ok(text)
 }
 
 /// Where a script came from, as errors name it.
@@ -104,31 +97,35 @@ enum Origin<'a> {
 }
 
 /// The error of statement `number` of a script, with the place where its reader finds it.
-fn located(error: Error, origin: Origin<'_>, script: &str, number: usize, start: usize) -> Error {
+fn located(error: Error, origin: Origin<'_>, number: usize, start: Place) -> Error {
     let place = error.place();
     let location = match origin {
         Origin::Argument => match place {
             Some(place) => format!("at statement {number}, {place}"),
             None => format!("in statement {number}"),
         },
-        Origin::File(name) => {
-            let start = Place::of(script, start);
-            match place {
-                Some(place) => format!("at {name}, {}", place.in_whole(start)),
-                None => format!("in the statement at {name}, {start}"),
-            }
-        }
+        Origin::File(name) => match place {
+            Some(place) => format!("at {name}, {}", place.in_whole(start)),
+            None => format!("in the statement at {name}, {start}"),
+        },
     };
     error.located(location)
 }
 
 /// Runs statement after statement; stops at the first error, which decides the exit status, or goes on.
-async fn run_script(mut runner: Runner, script: &str, origin: Origin<'_>, go_on: bool) -> Result<ExitCode> {
+async fn run_script(
+    mut runner: Runner,
+    mut script: Script,
+    origin: Origin<'_>,
+    go_on: bool,
+) -> Result<ExitCode> {
     let mut printer = Printer::new(io::BufWriter::new(io::stdout()), runner.format, runner.zone);
     let mut code = ExitCode::SUCCESS;
-    for (index, statement) in statements(script).into_iter().enumerate() {
+    let mut number = 0;
+    while let Some(statement) = runner.next(&mut script).await? {
+        number += 1;
         let done = runner.execute(&statement, &mut printer).await;
-        match done.map_err(|error| located(error, origin, script, index + 1, statement.start)) {
+        match done.map_err(|error| located(error, origin, number, statement.place)) {
             Ok(Ended::Done) => {}
             Ok(Ended::Faulty) if go_on => code = ExitCode::FAILURE,
             Ok(Ended::Faulty) => return Ok(ExitCode::FAILURE),
@@ -149,8 +146,8 @@ mod tests {
     #[test]
     fn errors_are_where_the_script_has_them() {
         let script = "-- tables\nselect 1;\n  select\n from;";
-        let start = statements(script)[1].start;
-        let text = |error: Error, origin| located(error, origin, script, 2, start).to_string();
+        let start = split::statements(script)[1].place;
+        let text = |error: Error, origin| located(error, origin, 2, start).to_string();
         let wrong = || Error::of(Code::IncompleteSql).at(Place { line: 2, column: 6 });
         let first = || Error::of(Code::IncompleteSql).at(Place { line: 1, column: 7 });
         let file = Origin::File("a.sql");

@@ -8,6 +8,7 @@ use client::{Column, Connection, QueryResult};
 use indicatif::ProgressBar;
 use model::{Code, Error, Result, Zone};
 
+use super::script::Script;
 use super::split::{Statement, first_word};
 use crate::cli::common::{ConnectArgs, Signals, note, output_failed};
 use crate::cli::output::{Format, Printer};
@@ -24,6 +25,11 @@ pub(super) struct Runner {
 }
 
 impl Runner {
+    /// The next statement of a script, unless a signal comes while that is awaited.
+    pub(super) async fn next(&mut self, script: &mut Script) -> Result<Option<Statement>> {
+        unless_cancelled(&mut self.signals, script.next()).await
+    }
+
     /// Runs a statement to its end, or until Ctrl-C cancels it. A fault is the error, or has been told already.
     pub(super) async fn execute<W: Write>(
         &mut self,

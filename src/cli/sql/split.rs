@@ -1,32 +1,72 @@
 //! Where one statement ends and the next begins. Nothing else of SQL is known here.
 
+use model::Place;
+
 /// A statement without its terminator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Statement {
     pub(super) text: String,
-    /// Where it begins in the script, in bytes.
-    pub(super) start: usize,
+    /// Where it begins in the script.
+    pub(super) place: Place,
     /// Ended with `\G`: print one value a line.
     pub(super) vertical: bool,
 }
 
 /// The statements of a script; the last needs no terminator. Empty ones are left out.
 pub(super) fn statements(script: &str) -> Vec<Statement> {
-    let mut found = Vec::new();
-    let mut rest = script;
-    let mut offset = 0;
-    while !rest.is_empty() {
-        let End { at, behind, vertical } =
-            end(rest).unwrap_or(End { at: rest.len(), behind: rest.len(), vertical: false });
-        let text = rest.get(..at).unwrap_or(rest);
-        if let Some(first) = begin(text) {
-            let text = text.get(first..).unwrap_or(text).trim_end().to_owned();
-            found.push(Statement { text, start: offset + first, vertical });
-        }
-        rest = rest.get(behind..).unwrap_or("");
-        offset += behind;
-    }
+    let mut splitter = Splitter::default();
+    let mut found = splitter.add(script);
+    found.extend(splitter.rest());
     found
+}
+
+/// Splits a script that comes line by line.
+#[derive(Debug)]
+pub(super) struct Splitter {
+    /// What is not a whole statement yet.
+    pending: String,
+    /// Where that begins in the script.
+    place: Place,
+}
+
+impl Default for Splitter {
+    fn default() -> Self {
+        Self { pending: String::new(), place: Place { line: 1, column: 1 } }
+    }
+}
+
+impl Splitter {
+    /// Takes in whole lines; the statements that end in them.
+    pub(super) fn add(&mut self, lines: &str) -> Vec<Statement> {
+        self.pending.push_str(lines);
+        let mut found = Vec::new();
+        // Nothing else ends a statement: one of many lines is not looked through again with each of them.
+        if !lines.contains(';') && !lines.contains("\\G") {
+            return found;
+        }
+        let mut taken = 0;
+        while let Some(rest) = self.pending.get(taken..)
+            && let Some(End { at, behind, vertical }) = end(rest)
+        {
+            found.extend(statement(rest.get(..at).unwrap_or(rest), self.place, vertical));
+            self.place = Place::of(rest, behind).in_whole(self.place);
+            taken += behind;
+        }
+        self.pending.drain(..taken);
+        found
+    }
+
+    /// What has no terminator, when nothing more comes.
+    pub(super) fn rest(&mut self) -> Option<Statement> {
+        statement(&std::mem::take(&mut self.pending), self.place, false)
+    }
+}
+
+/// The statement in `text`, which begins at `place`; `None` for blanks and comments alone.
+fn statement(text: &str, place: Place, vertical: bool) -> Option<Statement> {
+    let first = begin(text)?;
+    let place = Place::of(text, first).in_whole(place);
+    Some(Statement { text: text.get(first..).unwrap_or(text).trim_end().to_owned(), place, vertical })
 }
 
 /// Whether the text's last statement has its terminator, or there is none.
@@ -149,12 +189,14 @@ mod tests {
     fn a_statement_knows_where_it_begins() {
         let script = "-- größe\n/* ; */ a\n;\n  b\\G; c /* never ends";
         let found = statements(script);
-        let from = |start: usize| script.get(start..).unwrap_or_default();
-        for (statement, begins) in found.iter().zip(["a\n", "b\\G", "c /*"]) {
-            assert!(from(statement.start).starts_with(begins), "{statement:?}");
-            assert!(from(statement.start).starts_with(&statement.text), "{statement:?}");
-        }
-        assert_eq!(found.len(), 3);
+        let places: Vec<_> = found.iter().map(|s| (s.text.as_str(), s.place.line, s.place.column)).collect();
+        assert_eq!(places, [("a", 2, 9), ("b", 4, 3), ("c /* never ends", 4, 8)]);
+        // Line by line is the same.
+        let mut splitter = Splitter::default();
+        let mut lines: Vec<_> = script.split_inclusive('\n').flat_map(|line| splitter.add(line)).collect();
+        assert_eq!(lines.len(), 2, "the last may go on");
+        lines.extend(splitter.rest());
+        assert_eq!(lines, found);
         assert_eq!(texts("/* never ends"), ["/* never ends"]);
     }
 

@@ -1,5 +1,6 @@
 //! `tidemark subscribe`: rows of a topic as they arrive.
 
+mod offline;
 mod print;
 pub(super) mod statement;
 
@@ -12,6 +13,7 @@ use client::{AutoOffsetReset, ConsumerConfig};
 use model::{Code, Error, Result, Zone};
 
 use super::common::{ConnectArgs, Signals, note, output_failed, parse_duration, parse_zone, print_error};
+use offline::Offline;
 use print::{Gap, RowFormat, RowPrinter};
 
 /// Where a group without a committed offset starts.
@@ -41,7 +43,8 @@ pub enum Commit {
 #[command(
     after_help = "Ends at --limit, at --timeout, or with Ctrl-C or SIGTERM; then commits, unless --commit never or\n\
                         --replay says otherwise, and leaves the group. Messages are committed whole: what the last one\n\
-                        holds beyond --limit is not shown to the group again.\n\n\
+                        holds beyond --limit is not shown to the group again. Of a vgroup that is off-line nothing comes\n\
+                        while the others go on: a note says so, and the exit status is 1 if it has not come back.\n\n\
                         JSON: {\"topic\":..,\"vgroup\":..,\"version\":..,\"row\":{..}}. The version is the position of the\n\
                         log record that holds the row: rows of one write to one vgroup share it, and it grows within a\n\
                         vgroup. Where the log no longer holds what comes next, a line\n\
@@ -169,10 +172,12 @@ pub(super) async fn run(args: SubscribeArgs) -> Result<ExitCode> {
             return Ok(ExitCode::from(WRONG_USE));
         }
     };
-    consume(&args, config).await.map(|()| ExitCode::SUCCESS)
+    let mut offline = Offline::default();
+    consume(&args, config, &mut offline).await?;
+    Ok(if offline.any() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-async fn consume(args: &SubscribeArgs, config: ConsumerConfig) -> Result<()> {
+async fn consume(args: &SubscribeArgs, config: ConsumerConfig, offline: &mut Offline) -> Result<()> {
     let zone = Zone::parse(&args.zone).unwrap_or_default();
     let mut signals = Signals::new()?;
     let consumer = client::Consumer::new(config).await?;
@@ -182,7 +187,7 @@ async fn consume(args: &SubscribeArgs, config: ConsumerConfig) -> Result<()> {
         () = signals.next() => return consumer.close().await,
     }
     let shown = tokio::select! {
-        shown = show(args, &consumer, &mut printer) => shown,
+        shown = show(args, &consumer, &mut printer, offline) => shown,
         () = signals.next() => Ok(()),
     };
     if shown.is_ok() && args.commit == Some(Commit::End) {
@@ -204,10 +209,12 @@ async fn show(
     args: &SubscribeArgs,
     consumer: &client::Consumer,
     printer: &mut RowPrinter<impl io::Write>,
+    offline: &mut Offline,
 ) -> Result<()> {
     let mut left = args.limit;
     let mut idle = Duration::ZERO;
     loop {
+        offline.tell(consumer);
         let wait = args.timeout.map_or(POLL, |timeout| POLL.min(timeout.saturating_sub(idle)));
         let Some(message) = consumer.poll(wait).await? else {
             idle = if consumer.is_reading() { Duration::ZERO } else { idle + wait };

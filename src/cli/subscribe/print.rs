@@ -48,8 +48,8 @@ impl fmt::Display for Gap {
             if from == to { format!("record {from} is") } else { format!("records {from} to {to} are") };
         write!(
             f,
-            "vgroup {vgroup}: {records} gone: the log keeps what WAL_RETENTION_PERIOD and WAL_RETENTION_SIZE say; \
-             reading goes on at {}",
+            "vgroup {vgroup}: {records} gone from the log: WAL_RETENTION_PERIOD and WAL_RETENTION_SIZE say how long it keeps \
+             them, and `tidemark wal repair` may have given damaged ones up; reading goes on at {}",
             to + 1
         )
     }
@@ -172,7 +172,8 @@ mod tests {
         let gap = Gap { from: 6, to: 10, vgroup: 2 };
         assert_eq!(gap.json(), r#""skipped":{"from":6,"to":10}"#);
         let text = gap.to_string();
-        assert!(text.starts_with("vgroup 2: records 6 to 10 are gone: the log keeps "), "{text}");
+        assert!(text.starts_with("vgroup 2: records 6 to 10 are gone from the log: "), "{text}");
+        assert!(text.contains("WAL_RETENTION_PERIOD") && text.contains("wal repair"), "{text}");
         assert!(text.ends_with("reading goes on at 11"), "{text}");
         assert!(Gap { from: 0, to: 0, vgroup: 2 }.to_string().contains("record 0 is gone"));
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use client::{Consumer, ConsumerConfig, Message};
 use model::{Error, Result, Zone};
 
+use super::offline::Offline;
 use super::print::{RowFormat, RowPrinter};
 use crate::cli::common::{ConnectArgs, Signals, note, output_failed};
 
@@ -184,15 +185,16 @@ pub(in crate::cli) async fn run(
         return Ok(fault("failed to subscribe", &error));
     }
     let mut total = 0;
+    let mut offline = Offline::default();
     let shown = tokio::select! {
-        shown = show(&wanted, &consumer, zone, out, &mut total) => shown,
+        shown = show(&wanted, &consumer, zone, out, &mut total, &mut offline) => shown,
         () = signals.next() => Ok(()),
     };
     writeln!(out, "\nUnsubscribed. Total rows received: {total}")
         .and_then(|()| out.flush())
         .map_err(output_failed)?;
     let closed = consumer.close().await;
-    shown.and(closed).map(|()| Ended::Done)
+    shown.and(closed).map(|()| if offline.any() { Ended::Faulty } else { Ended::Done })
 }
 
 async fn show(
@@ -201,10 +203,12 @@ async fn show(
     zone: Zone,
     out: &mut impl Write,
     total: &mut u64,
+    offline: &mut Offline,
 ) -> Result<()> {
     let mut printer = RowPrinter::new(out, RowFormat::Table, zone);
     let mut left = wanted.rows;
     loop {
+        offline.tell(consumer);
         let Some(message) = consumer.poll(Duration::from_millis(wanted.poll_ms)).await? else { continue };
         super::tell_gap(&message);
         print(&mut printer, &message, &mut left, total).map_err(output_failed)?;

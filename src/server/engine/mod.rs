@@ -67,7 +67,7 @@ impl Engine {
         }
         vnodes.refuse_strangers(|vgroup| mnode.knows_vgroup(vgroup))?;
         // From here on statements that a crash cut short are finished, and consumers are watched.
-        mnode.start();
+        mnode.start().await;
         let queries = Queries::new(&query::engine::EngineSettings::default())?;
         let (sessions, compacts) = (Sessions::default(), Compacts::default());
         Ok(Arc::new(Self { mnode, vnodes, queries, sessions, compacts, clock, _data_dir: data_dir }))

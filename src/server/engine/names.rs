@@ -77,10 +77,16 @@ impl Engine {
             return self.system_relation(session, database, &name.name);
         }
         self.may_read(session, database).map_err(|error| match error.code() {
-            Code::DatabaseNotExist => no_table(Code::DatabaseNotExist, name),
+            Code::DatabaseNotExist => no_table(Code::DatabaseNotExist, name).hint(error.help()),
             _ => error,
         })?;
-        let missing = || no_table(Code::TableNotExist, name);
+        let missing = || {
+            let error = no_table(Code::TableNotExist, name);
+            match self.mnode.catalog().database(database) {
+                Ok(found) => error.hint_case(&name.name, found.stables.keys().map(String::as_str)),
+                Err(_) => error,
+            }
+        };
         match self.find(cx, name)?.ok_or_else(missing)? {
             Found::Stable { database, stable } => {
                 let shards: Result<Vec<Arc<dyn Shard>>> = database

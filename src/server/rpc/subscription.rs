@@ -185,10 +185,16 @@ fn assignment_to_wire(engine: &Engine, assignment: &ConsumerAssignment) -> v1::A
         };
         let database = catalog.database_by_id(topic.database);
         let precision = database.map_or(0, |database| precision_to_wire(database.info.options.precision));
-        let vgroups = assigned
-            .vgroups
-            .iter()
-            .map(|(vgroup, epoch)| v1::AssignedVgroup { vgroup: vgroup.0, epoch: epoch.0 });
+        let hand_over = assigned.hand_over.as_ref();
+        let vgroups = assigned.vgroups.iter().map(|(vgroup, epoch)| v1::AssignedVgroup {
+            vgroup: vgroup.0,
+            epoch: epoch.0,
+            revoked: hand_over.is_some_and(|hand_over| hand_over.revoked.contains(vgroup)),
+        });
+        let offline = assigned.offline.iter().map(|offline| v1::OfflineVgroup {
+            vgroup: offline.vgroup.0,
+            error: Some(to_detail(&offline.error)),
+        });
         v1::AssignedTopic {
             id: topic.id.0,
             name: topic.name.clone(),
@@ -196,6 +202,8 @@ fn assignment_to_wire(engine: &Engine, assignment: &ConsumerAssignment) -> v1::A
             precision,
             kind: kind.into(),
             vgroups: vgroups.collect(),
+            hand_over: hand_over.map(|hand_over| hand_over.epoch.0),
+            offline: offline.collect(),
         }
     });
     v1::Assignment {
@@ -211,6 +219,8 @@ async fn watch_assignment(
     consumer: ConsumerId,
     answers: mpsc::Sender<Result<v1::Assignment, Status>>,
 ) {
+    // For as long as this client can be told of them, hand-overs wait for it.
+    let _listening = engine.mnode().listen(consumer);
     let mut next = engine.mnode().assignment(consumer);
     loop {
         let assignment = match next {
@@ -224,7 +234,7 @@ async fn watch_assignment(
             return;
         }
         next = tokio::select! {
-            changed = engine.mnode().wait_assignment(consumer, assignment.epoch) => changed,
+            changed = engine.mnode().wait_assignment(consumer, &assignment) => changed,
             () = answers.closed() => return,
         };
     }
@@ -292,6 +302,18 @@ impl v1::subscription_server::Subscription for SubscriptionService {
     ) -> Result<Response<v1::CommitResponse>, Status> {
         let session = self.engine.session(&request).map_err(|e| to_status(&e))?;
         self.do_commit(&session, request.into_inner()).await.map(Response::new).map_err(|e| to_status(&e))
+    }
+
+    async fn release(
+        &self,
+        request: Request<v1::ReleaseRequest>,
+    ) -> Result<Response<v1::ReleaseResponse>, Status> {
+        let session = self.engine.session(&request).map_err(|e| to_status(&e))?;
+        let v1::ReleaseRequest { consumer, topic, hand_over } = request.into_inner();
+        let consumer = ConsumerId(consumer);
+        self.require_own(&session, consumer).map_err(|e| to_status(&e))?;
+        let released = self.engine.mnode().release(consumer, TopicId(topic), Epoch(hand_over));
+        released.map(|()| Response::new(v1::ReleaseResponse {})).map_err(|e| to_status(&e))
     }
 
     async fn offsets(
