@@ -22,6 +22,7 @@ mod privileges;
 mod push;
 mod real_input;
 mod replay;
+mod rights;
 mod shell;
 mod storage;
 mod subscribe_command;

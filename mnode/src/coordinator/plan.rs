@@ -23,12 +23,14 @@ impl Coordinator {
                 state.catalog().topic_vgroups(key.topic).iter().copied().collect();
             let reached: BTreeSet<VgroupId> =
                 vgroups.iter().copied().filter(|v| !self.is_offline(*v)).collect();
+            let readers = readers(state, key, members);
             let due = match group.pending {
                 Some(_) => self.has_failed(key),
                 None => {
                     unapplied.contains(key)
                         || group.members != *members
                         || !group.fits(members, &vgroups, &reached)
+                        || !group.is_shared_among(&readers)
                 }
             };
             if due {
@@ -36,7 +38,7 @@ impl Coordinator {
                     key: key.clone(),
                     from_epoch: group.last_epoch(),
                     members: members.clone(),
-                    next: rebalance(&group.assignment(), members, &reached),
+                    next: rebalance(&group.assignment(), &readers, &reached),
                 }));
             }
         }
@@ -60,6 +62,29 @@ impl Group {
         };
         self.owners.keys().all(|v| vgroups.contains(v)) && reached.iter().all(settled)
     }
+
+    /// Whether each of `readers` has its share and nobody else has anything. Only a right that was given or taken makes
+    /// this untrue of a group whose members are what they were.
+    fn is_shared_among(&self, readers: &BTreeSet<ConsumerId>) -> bool {
+        let mut shares: BTreeMap<ConsumerId, u32> = readers.iter().map(|reader| (*reader, 0)).collect();
+        for owner in self.owners.values().filter_map(|owner| owner.consumer) {
+            match shares.get_mut(&owner) {
+                Some(share) => *share += 1,
+                None => return false,
+            }
+        }
+        let (least, most) = (shares.values().min(), shares.values().max());
+        least.zip(most).is_none_or(|(least, most)| most - least <= 1)
+    }
+}
+
+/// The members that vgroups are for. One whose right to read was taken stays a member and gives its vgroups up to those
+/// that may read; where nobody may, all keep what they have until somebody is given the right back.
+fn readers(state: &MnodeState, key: &GroupKey, members: &BTreeSet<ConsumerId>) -> BTreeSet<ConsumerId> {
+    let Some(topic) = state.catalog().topic_by_id(key.topic) else { return members.clone() };
+    let may_read = |id: &&ConsumerId| state.consumer(**id).is_ok_and(|c| state.may_subscribe(&c.user, topic));
+    let readers: BTreeSet<ConsumerId> = members.iter().filter(may_read).copied().collect();
+    if readers.is_empty() { members.clone() } else { readers }
 }
 
 /// Groups on whose topic some consumer's wish is not applied. Nearly always they show in the members too; not where the
