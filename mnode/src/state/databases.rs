@@ -96,7 +96,7 @@ impl MnodeState {
         };
         self.require_owner(by, &database.creator)?;
         if let Some(topic) = self.catalog.topics_of(database.info.id).next() {
-            return Err(Error::with(Code::TopicMustDrop, &topic.name));
+            return Err(self.topic_in_the_way(by, topic));
         }
         // A CREATE that is going well is waited for. Anything else may hang on a damaged shard for ever, and dropping
         // the database is the way out of that.

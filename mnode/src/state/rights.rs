@@ -118,6 +118,14 @@ impl MnodeState {
         }
     }
 
+    /// What cannot be dropped before a topic: its name is for those that may know of it.
+    pub(super) fn topic_in_the_way(&self, by: &str, topic: &TopicInfo) -> Error {
+        match self.sees_topic(by, topic) {
+            true => Error::with(Code::TopicMustDrop, &topic.name),
+            false => Error::of(Code::TopicMustDrop).hint("its owner or root drops it"),
+        }
+    }
+
     /// Who owns what `creator` asked for: root, if they are gone by the time that it is made.
     pub(super) fn owner_of(&self, creator: String) -> String {
         if self.users.contains_key(&creator) { creator } else { ROOT.to_owned() }

@@ -510,6 +510,15 @@ fn what_is_not_seen_answers_as_what_is_not_there() {
         db.state.catalog().database("d").is_ok() && db.state.catalog().topic("t").is_ok(),
         "nothing went"
     );
+    // Nor does a topic that stands in the way of somebody's right tell its name.
+    db.run(create_topic("secret", TopicKind::Stable("m".into()))).unwrap();
+    let write = Grant::Database { name: Some("d".into()), access: Access { read: false, write: true } };
+    db.run(Command::Grant { by: ROOT.to_owned(), user: by(), grant: write }).unwrap();
+    let drop = |by| Command::DropStable { by, database: "d".into(), name: "m".into(), if_exists: false };
+    let told = |by| db.state.check(&drop(by)).unwrap_err();
+    let (hers, roots) = (told(by()), told(ROOT.to_owned()));
+    assert_eq!((hers.code(), roots.code()), (Code::TopicMustDrop, Code::TopicMustDrop));
+    assert!(!hers.to_string().contains("secret") && roots.to_string().contains("secret"), "{hers}; {roots}");
     let other = TopicId(99);
     let known = db.state.catalog().topic("t").unwrap().id;
     let code = |topic| db.state.check_offsets("u", topic, VgroupId(2)).unwrap_err().code();

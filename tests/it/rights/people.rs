@@ -11,7 +11,7 @@ pub const DATABASES: [&str; 2] = ["plant", "qlant"];
 pub const TOPICS: [&str; 2] = ["pumps", "qumps"];
 
 /// What each user has, in the order of the columns of the tables.
-pub const ROLES: [&str; 7] = ["none", "reader", "writer", "subscriber", "owner", "past", "root"];
+pub const ROLES: [&str; 7] = ["nobody", "reader", "writer", "subscriber", "owner", "past", "root"];
 
 /// The topic that a role's statements are about: its own where it owns one.
 pub fn topic_of(role: &str) -> &'static str {

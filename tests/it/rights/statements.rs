@@ -80,7 +80,7 @@ async fn what_one_may_not_see_answers_as_what_is_not_there() {
         INSERTS.iter().chain(CASES).filter(|case| case.sql.contains("{db}") || case.sql.contains("{topic}"))
     {
         let told = async |database: &str, topic: &str| {
-            let sql = filled(case, "none", database, topic);
+            let sql = filled(case, "nobody", database, topic);
             let error = refused(people.nobody(), &sql).await.map(|error| error.to_string());
             error.map(|text| text.replace(database, DATABASES[0]).replace(topic, TOPICS[0]))
         };
