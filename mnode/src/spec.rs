@@ -231,6 +231,14 @@ pub struct Access {
     pub write: bool,
 }
 
+impl Access {
+    /// Whether there is any.
+    #[must_use]
+    pub const fn any(self) -> bool {
+        self.read || self.write
+    }
+}
+
 /// Where a consumer starts in a vgroup without a committed offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OffsetReset {

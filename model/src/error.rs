@@ -116,6 +116,7 @@ codes! {
     FunctionNotExist = 0x0374, NotFound, false, "Func not exists", "docs/sql.md lists the functions";
     DatabaseExists = 0x0381, Exists, false, "Database already exists", "use IF NOT EXISTS or another name";
     InvalidDatabaseOptions = 0x0382, Invalid, false, "Invalid database options", "";
+    DatabaseDropping = 0x0386, Busy, true, "Database in dropping status", "another session drops it";
     DatabaseNotExist = 0x0388, NotFound, false, "Database not exist", "SHOW DATABASES lists them";
     OptionsNotChanged = 0x038A, Invalid, false, "Database options not changed", "";
     WalRetentionZero = 0x038C, Invalid, false, "WAL retention period is zero", "ALTER DATABASE .. WAL_RETENTION_PERIOD to more than 0";
@@ -195,7 +196,7 @@ codes! {
     FirstColumn = 0x2641, Invalid, false, "First column must be timestamp", "";
     ColumnLength = 0x2642, Invalid, false, "Invalid binary/nchar column length", "";
     TagCount = 0x2643, Invalid, false, "Invalid number of tag columns", "1 to 128";
-    PermissionDenied = 0x2644, Denied, false, "Permission denied or target object not exist", "";
+    PermissionDenied = 0x2644, Denied, false, "Permission denied or target object not exist", "ask root for the right; SHOW DATABASES lists what you may use";
     CountWindow = 0x2645, Invalid, false, "Size of Count window must exceed 1", "";
     RowTs = 0x2646, Invalid, false, "Invalid _c0 or _rowts expression", "";
     Timeline = 0x2647, Invalid, false, "Invalid timeline function", "";

@@ -23,6 +23,7 @@ mod privileges;
 mod push;
 mod real_input;
 mod replay;
+mod rights;
 mod shell;
 mod storage;
 mod subscribe_command;

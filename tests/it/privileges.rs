@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use client::{Code, ConnectOptions, Connection};
 
-use crate::support::{Server, connect, consumer, query, wait_for};
+use crate::support::{Server, connect, consumer, query, shares, wait_for};
 
 const PASSWORD: &str = "Secret-1";
 
@@ -79,7 +79,7 @@ async fn rights_on_databases_are_given_and_taken() {
     assert_eq!(rights(&ann).await, Vec::<String>::new());
 
     // Nobody gives what is not theirs, and nothing is given to nobody.
-    assert_eq!(refusal(&ann, "GRANT ALL ON d.* TO ann").await, Some(Code::NoPrivilege));
+    assert_eq!(refusal(&ann, "GRANT ALL ON d.* TO ann").await, Some(Code::PermissionDenied));
     assert_eq!(refusal(&root, "GRANT READ ON d.* TO nobody").await, Some(Code::UserNotExist));
     assert_eq!(refusal(&root, "GRANT READ ON nodb.* TO ann").await, Some(Code::DatabaseNotExist));
     for sql in
@@ -117,4 +117,48 @@ async fn the_right_to_subscribe_is_checked_while_consuming_too() {
     query(&root, "GRANT SUBSCRIBE ON p TO ann").await;
     wait_for("the row once the right is back", poll).await;
     consumer.close().await.expect("close");
+}
+
+/// The owner reads their topic by the right to read the database; when it goes, so does the topic, and the others go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_loses_the_right_is_told_and_gives_the_vgroups_up() {
+    let server = Server::start();
+    let (root, ann) = prepared(&server).await;
+    for sql in [
+        "CREATE DATABASE wide VGROUPS 2",
+        "CREATE STABLE wide.s (ts TIMESTAMP, v INT) TAGS (g INT)",
+        "GRANT READ ON wide.* TO ann",
+    ] {
+        query(&root, sql).await;
+    }
+    query(&ann, "CREATE TOPIC w AS SELECT ts, v FROM wide.s").await;
+    let config = [("auto.offset.reset", "earliest")];
+    let (hers, other) = (consumer(&ann, "g", &config), consumer(&root, "g", &config));
+    hers.subscribe(["w"]).await.expect("her topic");
+    other.subscribe(["w"]).await.expect("root's right");
+    let owners = || async {
+        let shares = shares(&root, "g").await;
+        shares.values().map(Vec::len).collect::<Vec<_>>()
+    };
+    wait_for("one vgroup each", || async { owners().await == [1, 1] }).await;
+
+    query(&root, "REVOKE READ ON wide.* FROM ann").await;
+    let taken = crate::support::refusal(&hers, Duration::from_secs(10)).await;
+    assert_eq!(taken.code(), Code::NoPrivilege);
+    wait_for("both with the one that may read", || async { owners().await == [2] }).await;
+    for n in 0..20 {
+        query(&root, &format!("INSERT INTO wide.c{n} USING wide.s TAGS ({n}) VALUES (now, {n})")).await;
+    }
+    let mut rows = 0;
+    while rows < 20 {
+        let message = other.poll(Duration::from_secs(60)).await.expect("poll").expect("a message");
+        rows += message.rows_len();
+    }
+    assert!(hers.poll(Duration::from_secs(2)).await.expect("told once").is_none());
+    assert_eq!(query(&root, "SHOW CONSUMERS").await.len(), 2, "she is still a member");
+    // And has her share again with the right.
+    query(&root, "GRANT READ ON wide.* TO ann").await;
+    wait_for("one vgroup each again", || async { owners().await == [1, 1] }).await;
+    hers.close().await.expect("close");
+    other.close().await.expect("close");
 }

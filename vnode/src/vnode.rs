@@ -303,7 +303,7 @@ impl Vnode {
     ///
     /// # Errors
     /// [`Code::ConsumerMismatch`](model::Code::ConsumerMismatch) if the consumer does not own the vgroup under this
-    /// epoch.
+    /// epoch; [`Code::OffsetOutOfRange`](model::Code::OffsetOutOfRange) for an offset beyond the log's end.
     pub async fn commit(&self, request: CommitRequest) -> Result<()> {
         let CommitRequest { offset, keep, .. } = request;
         let commit =
@@ -489,6 +489,7 @@ impl Vnode {
     /// Closes a shard whose files are about to be removed: as [`Vnode::close`], without writing anything more than what
     /// is in flight.
     pub async fn discard(&self) {
+        self.proposer.dropped();
         self.closing.send_replace(true);
         let task = self.maintenance.lock().take();
         if let Some(task) = task {

@@ -205,6 +205,8 @@ impl State {
             return Vec::new();
         }
         let due = |(key, part): (&Key, &Part)| {
+            // Of a topic that may not be read no commit is taken either: what was handed out of it comes again.
+            let part = Some(part).filter(|_| !self.denied.contains(&key.topic))?;
             let at = part.position?;
             let first = part.log.map_or(0, |log| log.first);
             wanted(key, part, at).then(|| (*key, part.epoch, at, u64::try_from(at).unwrap_or(first)))

@@ -22,6 +22,13 @@ pub(crate) struct Key {
     pub(crate) vgroup: u32,
 }
 
+impl Key {
+    /// Of what concerns a topic as a whole, whatever the consumer has of it. No vgroup has this number.
+    const fn of_topic(topic: u64) -> Self {
+        Self { topic, vgroup: 0 }
+    }
+}
+
 /// A topic subscribed to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TopicInfo {
@@ -203,7 +210,7 @@ pub(crate) struct State {
     pub(super) topics: BTreeMap<u64, Arc<TopicInfo>>,
     pub(super) parts: BTreeMap<Key, Part>,
     pub(super) exceptions: Exceptions,
-    denied: BTreeSet<u64>,
+    pub(super) denied: BTreeSet<u64>,
     pub(super) queue: VecDeque<Queued>,
     /// What ended the messages of a vgroup. It stands behind those that came before it.
     pub(super) errors: VecDeque<(Key, Error)>,
@@ -630,6 +637,7 @@ impl State {
         let denied: BTreeSet<_> = topics.iter().copied().collect();
         let back: Vec<_> = self.denied.difference(&denied).copied().collect();
         self.denied.retain(|topic| denied.contains(topic));
+        self.errors.retain(|(of, _)| !back.contains(&of.topic));
         let again = self.parts.keys().filter(|key| back.contains(&key.topic)).copied();
         for key in again.collect::<Vec<_>>() {
             self.start(key);
@@ -641,7 +649,8 @@ impl State {
         self.refill();
     }
 
-    /// The right to read `topic` was taken: nothing more of it is handed out, and a poll tells `error`, once.
+    /// The right to read `topic` was taken: nothing more of it is handed out, and a poll tells `error`, once; also where
+    /// other members have its vgroups already.
     fn deny(&mut self, topic: u64, error: Error) {
         if !self.denied.insert(topic) {
             return;
@@ -649,7 +658,7 @@ impl State {
         self.queue.retain(|queued| queued.key.topic != topic);
         self.errors.retain(|(of, _)| of.topic != topic);
         let keys: Vec<_> = self.parts.keys().filter(|key| key.topic == topic).copied().collect();
-        self.requests.extend(keys.iter().map(|key| Request::Stop(*key)));
-        self.errors.extend(keys.first().map(|key| (*key, error)));
+        self.requests.extend(keys.into_iter().map(Request::Stop));
+        self.errors.push_back((Key::of_topic(topic), error));
     }
 }

@@ -593,9 +593,23 @@ fn a_topic_that_may_not_be_read_is_skipped_until_it_may() {
     assert!(rig.poll().is_none(), "told once");
     rig.message(2, 6, 7);
     assert!(rig.poll().is_none(), "a message that was under way");
+    assert_eq!(rig.state.commit_all().unwrap(), [], "what it had is not committed meanwhile");
     rig.state.denied(&[]);
     rig.pump();
     assert_eq!(rig.started(2).unwrap().1, Some(4), "from where it was");
+}
+
+#[test]
+fn it_is_told_also_when_others_have_the_vgroups_already() {
+    let mut rig = Rig::reading(settings(), &[2]);
+    rig.assign(&[]);
+    rig.state.denied(&[TOPIC]);
+    assert_eq!(rig.state.take(Duration::ZERO).unwrap_err().code(), Code::NoPrivilege);
+    rig.state.denied(&[]);
+    rig.state.denied(&[TOPIC]);
+    // Back before it was told: there is nothing to tell any more.
+    rig.state.denied(&[]);
+    assert!(rig.poll().is_none());
 }
 
 #[test]

@@ -46,7 +46,8 @@ pub struct Heartbeat {
 pub struct HeartbeatReply {
     /// The consumer's epoch: if it knows another one it has to fetch its assignment.
     pub epoch: u64,
-    /// Topics that it may no longer read: a revoked consumer stays a member, its polls skip them.
+    /// Topics that it may no longer read: a revoked consumer stays a member, its polls skip them, and members that may
+    /// read have its vgroups.
     pub denied: Vec<TopicId>,
 }
 

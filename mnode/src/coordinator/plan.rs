@@ -24,12 +24,14 @@ impl Coordinator {
             let reached: BTreeSet<VgroupId> =
                 vgroups.iter().copied().filter(|v| self.offline(*v).is_none()).collect();
             let served: BTreeSet<VgroupId> = vgroups.iter().copied().filter(|v| !self.is_gone(*v)).collect();
+            let readers = readers(state, key, members);
             let due = match group.pending {
                 Some(_) => self.has_failed(key),
                 None => {
                     unapplied.contains(key)
                         || group.members != *members
                         || !group.fits(members, &vgroups, &served, &reached)
+                        || !group.is_shared_among(&readers, &reached)
                 }
             };
             if due {
@@ -37,7 +39,7 @@ impl Coordinator {
                     key: key.clone(),
                     from_epoch: group.last_epoch(),
                     members: members.clone(),
-                    next: rebalance(&group.assignment(), members, &reached),
+                    next: rebalance(&group.assignment(), &readers, &reached),
                 }));
             }
         }
@@ -66,6 +68,30 @@ impl Group {
         };
         self.owners.iter().all(possible) && reached.iter().all(settled)
     }
+
+    /// Whether each of `readers` has its share of the vgroups that can be reached and nobody else has any. Only a right
+    /// that was given or taken makes this untrue of a group whose members are what they were.
+    fn is_shared_among(&self, readers: &BTreeSet<ConsumerId>, reached: &BTreeSet<VgroupId>) -> bool {
+        let mut shares: BTreeMap<ConsumerId, u32> = readers.iter().map(|reader| (*reader, 0)).collect();
+        let owned = self.owners.iter().filter(|(vgroup, _)| reached.contains(vgroup));
+        for owner in owned.filter_map(|(_, owner)| owner.consumer) {
+            match shares.get_mut(&owner) {
+                Some(share) => *share += 1,
+                None => return false,
+            }
+        }
+        let (least, most) = (shares.values().min(), shares.values().max());
+        least.zip(most).is_none_or(|(least, most)| most - least <= 1)
+    }
+}
+
+/// The members that vgroups are for. One whose right to read was taken stays a member and gives its vgroups up to those
+/// that may read; where nobody may, all keep what they have until somebody is given the right back.
+fn readers(state: &MnodeState, key: &GroupKey, members: &BTreeSet<ConsumerId>) -> BTreeSet<ConsumerId> {
+    let Some(topic) = state.catalog().topic_by_id(key.topic) else { return members.clone() };
+    let may_read = |id: &&ConsumerId| state.consumer(**id).is_ok_and(|c| state.may_subscribe(&c.user, topic));
+    let readers: BTreeSet<ConsumerId> = members.iter().filter(may_read).copied().collect();
+    if readers.is_empty() { members.clone() } else { readers }
 }
 
 /// Groups on whose topic some consumer's wish is not applied. Nearly always they show in the members too; not where the

@@ -6,7 +6,7 @@ use model::{Code, ConsumerId, Epoch, VgroupId};
 use super::world::World;
 use super::{Heartbeat, PlaceReport};
 use crate::spec::{ConsumerParameters, Grant, OffsetReset, TopicKind, TopicMeta, TopicSpec};
-use crate::state::{Command, ConsumerState, GROUPS_MAX, GroupKey, Place, Rebalance, ReportedOffset};
+use crate::state::{Command, ConsumerState, Event, GROUPS_MAX, GroupKey, Place, Rebalance, ReportedOffset};
 
 fn code<T>(result: model::Result<T>) -> Option<Code> {
     result.err().map(|e| e.code())
@@ -555,6 +555,51 @@ fn a_revoked_consumer_stays_a_member_and_is_told() {
     assert_eq!(denied, [world.key("g", "t").topic]);
     world.tick();
     assert_eq!(counts(&world, &[1]), [1]);
+}
+
+#[test]
+fn members_that_may_read_have_the_vgroups_of_those_that_may_not() {
+    let mut world = joined(4, &[1]);
+    let user = Command::CreateUser {
+        by: "root".into(),
+        name: "u".into(),
+        hash: "h".into(),
+        sysinfo: true,
+        createdb: false,
+    };
+    world.run(user).unwrap();
+    let grant = |give: bool| {
+        let (by, user, grant) = ("root".to_owned(), "u".to_owned(), Grant::Subscribe("t".into()));
+        if give { Command::Grant { by, user, grant } } else { Command::Revoke { by, user, grant } }
+    };
+    world.run(grant(true)).unwrap();
+    for id in [2, 3] {
+        let mut spec = World::spec(id, "g");
+        spec.user = "u".into();
+        world.subscribe_as(spec, &["t"]).unwrap();
+    }
+    world.drive();
+    assert_eq!(counts(&world, &[1, 2, 3]), [2, 1, 1]);
+    let events = world.run(grant(false)).unwrap();
+    assert!(matches!(events[..], [Event::Users]));
+    world.drive();
+    assert_eq!(counts(&world, &[1, 2, 3]), [4, 0, 0]);
+    let key = world.key("g", "t");
+    assert_eq!(world.state.group(&key).unwrap().members.len(), 3, "they stay members");
+    // Nobody else: what they have waits for the right to come back, with their positions.
+    world.subscribe(1, &[]).unwrap();
+    world.drive();
+    assert_eq!(counts(&world, &[2, 3]), [2, 2]);
+    world.run(grant(true)).unwrap();
+    world.drive();
+    assert_eq!(counts(&world, &[2, 3]), [2, 2], "nothing moves");
+    world.run(grant(false)).unwrap();
+    world.subscribe(1, &["t"]).unwrap();
+    world.drive();
+    assert_eq!(counts(&world, &[1, 2, 3]), [4, 0, 0]);
+    world.run(grant(true)).unwrap();
+    world.drive();
+    assert_eq!(counts(&world, &[1, 2, 3]), [2, 1, 1], "their share again");
 }
 
 #[test]

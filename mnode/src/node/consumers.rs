@@ -186,14 +186,6 @@ impl Mnode {
     pub fn consumer_user(&self, id: ConsumerId) -> Result<String> {
         self.inner.read(|state| state.consumer(id).map(|c| c.user.clone()))
     }
-
-    /// Whether `by` may subscribe to a topic.
-    ///
-    /// # Errors
-    /// 0x03E1
-    pub fn may_subscribe(&self, by: &str, topic: &str) -> Result<bool> {
-        self.inner.read(|state| Ok(state.may_subscribe(by, state.catalog().topic(topic)?)))
-    }
 }
 
 impl Inner {

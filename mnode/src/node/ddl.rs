@@ -49,8 +49,8 @@ impl Mnode {
         name: &str,
         changes: Vec<DatabaseChange>,
     ) -> Result<DdlOutcome> {
-        self.inner.ready(self.inner.vgroups_of(name)).await?;
-        self.inner.statement(Command::AlterDatabase { by: by.into(), name: name.into(), changes }).await
+        let command = Command::AlterDatabase { by: by.into(), name: name.into(), changes };
+        self.inner.statement_on(name, command).await
     }
 
     /// DROP DATABASE.
@@ -67,8 +67,8 @@ impl Mnode {
     /// 0x0388; 0x0360 exists; 0x03C5; 0x2641, 0x263F, 0x2640, 0x263E, 0x263C, 0x2642, 0x2643, 0x263D definition;
     /// 0x020A, 0x2617 names; 0x264E comment.
     pub async fn create_stable(&self, by: &str, spec: StableSpec) -> Result<DdlOutcome> {
-        self.inner.ready(self.inner.vgroups_of(&spec.database)).await?;
-        self.inner.statement(Command::CreateStable { by: by.into(), spec }).await
+        let database = spec.database.clone();
+        self.inner.statement_on(&database, Command::CreateStable { by: by.into(), spec }).await
     }
 
     /// ALTER STABLE.
@@ -83,10 +83,9 @@ impl Mnode {
         name: &str,
         change: StableChange,
     ) -> Result<DdlOutcome> {
-        self.inner.ready(self.inner.vgroups_of(database)).await?;
         let command =
             Command::AlterStable { by: by.into(), database: database.into(), name: name.into(), change };
-        self.inner.statement(command).await
+        self.inner.statement_on(database, command).await
     }
 
     /// DROP STABLE with all its children.
@@ -100,10 +99,9 @@ impl Mnode {
         name: &str,
         if_exists: bool,
     ) -> Result<DdlOutcome> {
-        self.inner.ready(self.inner.vgroups_of(database)).await?;
         let command =
             Command::DropStable { by: by.into(), database: database.into(), name: name.into(), if_exists };
-        self.inner.statement(command).await
+        self.inner.statement_on(database, command).await
     }
 
     /// CREATE TOPIC, its statement already checked and compiled.
@@ -111,8 +109,8 @@ impl Mnode {
     /// # Errors
     /// In this order: 0x03E0 exists; 0x0388; 0x038C; 0x4004; 0x0303; 0x03E5; 0x0362.
     pub async fn create_topic(&self, by: &str, spec: TopicSpec) -> Result<DdlOutcome> {
-        self.inner.ready(self.inner.vgroups_of(&spec.database)).await?;
-        self.inner.statement(Command::CreateTopic { by: by.into(), spec }).await
+        let database = spec.database.clone();
+        self.inner.statement_on(&database, Command::CreateTopic { by: by.into(), spec }).await
     }
 
     /// RELOAD TOPIC: groups and offsets stay, live consumers are told to ask again.
@@ -120,8 +118,8 @@ impl Mnode {
     /// # Errors
     /// 0x03E1; 0x0303; 0x03E5 not a query topic, or of another database.
     pub async fn reload_topic(&self, by: &str, spec: ReloadSpec) -> Result<DdlOutcome> {
-        self.inner.ready(self.inner.vgroups_of(&spec.database)).await?;
-        self.inner.statement(Command::ReloadTopic { by: by.into(), spec }).await
+        let database = spec.database.clone();
+        self.inner.statement_on(&database, Command::ReloadTopic { by: by.into(), spec }).await
     }
 
     /// DROP TOPIC with its groups and committed offsets.
@@ -181,12 +179,18 @@ impl Inner {
         catalog.database(database).map(|d| d.info.vgroups.clone()).unwrap_or_default()
     }
 
-    /// A statement that some shard cannot take now is refused before anything is begun.
-    async fn ready(&self, vgroups: Vec<VgroupId>) -> Result<()> {
-        for vgroup in vgroups {
+    /// A statement that some shard cannot take now is refused before anything is begun; after its own checks, so that
+    /// whoever may not give it learns nothing of the shards.
+    async fn statement_on(&self, database: &str, command: Command) -> Result<DdlOutcome> {
+        match self.read(|state| state.check(&command)) {
+            // That is worth waiting for.
+            Err(error) if error.code() == Code::Conflict => {}
+            checked => checked?,
+        }
+        for vgroup in self.vgroups_of(database) {
             self.shards.ready(vgroup).await?;
         }
-        Ok(())
+        self.statement(command).await
     }
 
     async fn statement(&self, command: Command) -> Result<DdlOutcome> {

@@ -8,6 +8,7 @@ mod jobs;
 mod machine;
 mod notify;
 mod password;
+mod rights;
 mod show;
 #[cfg(test)]
 mod tests;

@@ -43,7 +43,12 @@ impl Notices {
         for event in events {
             match event {
                 Event::Refused(_) | Event::Unchanged => {}
-                Event::Catalog | Event::Users | Event::Settings | Event::IntentDone { .. } => self.bump(),
+                Event::Catalog | Event::Settings | Event::IntentDone { .. } => self.bump(),
+                Event::Users => {
+                    self.bump();
+                    // Who may read a topic has its vgroups.
+                    self.look_at_membership();
+                }
                 Event::Intent(_) => self.wake.notify_one(),
                 Event::Subscribed(consumer) => {
                     self.coordinator.lock().subscribed(consumer);

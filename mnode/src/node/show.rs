@@ -112,18 +112,18 @@ pub struct SettingRow {
 
 /// SHOW.
 impl Mnode {
-    /// Topics that `by` may see: all for super users, else those that they may subscribe to.
+    /// Topics that `by` may see: all for super users, else those that they may subscribe to or that are theirs.
     #[must_use]
     pub fn show_topics(&self, by: &str) -> Vec<TopicRow> {
         self.inner.read(|state| {
-            let seen = state.catalog().topics().filter(|t| state.may_subscribe(by, t));
+            let seen = state.catalog().topics().filter(|t| state.sees_topic(by, t));
             seen.map(|t| topic_row(state.catalog(), t)).collect()
         })
     }
 
-    /// Consumers; those without topics are hidden.
+    /// Consumers of topics that `by` may see, and their own; those without topics are hidden.
     #[must_use]
-    pub fn show_consumers(&self) -> Vec<ConsumerRow> {
+    pub fn show_consumers(&self, by: &str) -> Vec<ConsumerRow> {
         let machine = self.inner.machine.read();
         let coordinator = self.inner.notices.coordinator.lock();
         let mut rows = Vec::new();
@@ -132,6 +132,7 @@ impl Mnode {
                 .shown
                 .iter()
                 .filter_map(|id| machine.state.catalog().topic_by_id(*id))
+                .filter(|topic| consumer.user == by || machine.state.sees_topic(by, topic))
                 .map(|t| t.name.clone())
                 .collect();
             topics.sort_unstable();
@@ -154,15 +155,18 @@ impl Mnode {
         rows
     }
 
-    /// Subscriptions.
+    /// Subscriptions of topics that `by` may see.
     #[must_use]
-    pub fn show_subscriptions(&self) -> Vec<SubscriptionRow> {
+    pub fn show_subscriptions(&self, by: &str) -> Vec<SubscriptionRow> {
         let machine = self.inner.machine.read();
         let coordinator = self.inner.notices.coordinator.lock();
         let state: &MnodeState = &machine.state;
         let mut rows = Vec::new();
         for (key, group) in state.groups() {
             let Some(topic) = state.catalog().topic_by_id(key.topic) else { continue };
+            if !state.sees_topic(by, topic) {
+                continue;
+            }
             for (vgroup, owner) in &group.owners {
                 let consumer = owner.consumer.and_then(|id| state.consumer_or_expired(id));
                 let progress = coordinator.progress(group, key, *vgroup);

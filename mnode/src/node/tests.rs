@@ -303,13 +303,13 @@ async fn a_silent_consumer_is_removed_by_ticks() {
         node.mnode.settled().await.unwrap();
     }
     assert_eq!(node.mnode.assignment(ConsumerId(1)).unwrap().topics[0].vgroups.len(), 4);
-    let rows = node.mnode.show_subscriptions();
+    let rows = node.mnode.show_subscriptions("root");
     assert_eq!(rows.len(), 4);
     assert!(rows.iter().all(|r| r.consumer == Some(ConsumerId(1)) && r.host.as_deref() == Some("h")));
     assert!(rows.iter().any(|r| r.offset().as_deref() == Some("wal:5/6") && r.rows == 3));
-    assert_eq!(node.mnode.show_consumers().len(), 2, "listed until the next tick");
+    assert_eq!(node.mnode.show_consumers("root").len(), 2, "listed until the next tick");
     node.mnode.tick().await.unwrap();
-    let consumers = node.mnode.show_consumers();
+    let consumers = node.mnode.show_consumers("root");
     assert_eq!(consumers.len(), 1);
     assert_eq!(consumers[0].state, ConsumerState::Ready);
     assert_eq!(consumers[0].parameters, "tbname:0,commit:1,interval:5000ms,reset:latest");

@@ -4,7 +4,6 @@ use model::{Code, Error, Result};
 
 use super::password::{DEFAULT_PASSWORD, check_password};
 use super::{DdlOutcome, Inner, Mnode};
-use crate::spec::Access;
 use crate::state::settings::STRONG_PASSWORD;
 use crate::state::{Command, ROOT, User};
 
@@ -52,7 +51,7 @@ impl Mnode {
         self.inner.submit(&make(hash)).await.map(|_| ())
     }
 
-    /// DROP USER.
+    /// DROP USER. What the user owned is root's.
     ///
     /// # Errors
     /// 0x0351 unknown; 0x0200 root; 0x0303.
@@ -95,14 +94,6 @@ impl Mnode {
     #[must_use]
     pub fn users(&self) -> Vec<User> {
         self.inner.read(|state| state.users().cloned().collect())
-    }
-
-    /// What a user may do with a database.
-    ///
-    /// # Errors
-    /// 0x0388
-    pub fn access(&self, by: &str, database: &str) -> Result<Access> {
-        self.inner.read(|state| Ok(state.access(by, state.catalog().database(database)?)))
     }
 }
 

@@ -134,6 +134,16 @@ impl Catalog {
         }
     }
 
+    /// Makes `to` the owner of all that `from` owned.
+    pub(super) fn hand_over(&mut self, from: &str, to: &str) {
+        for database in self.databases.values_mut().filter(|database| database.creator == from) {
+            to.clone_into(&mut Arc::make_mut(database).creator);
+        }
+        for topic in self.topics.values_mut().filter(|topic| topic.creator == from) {
+            to.clone_into(&mut Arc::make_mut(topic).creator);
+        }
+    }
+
     pub(super) fn put_topic(&mut self, topic: Arc<TopicInfo>) {
         self.topic_names.insert(topic.name.clone(), topic.id);
         self.topics.insert(topic.id, topic);

@@ -17,8 +17,9 @@ impl MnodeState {
     pub(super) fn check_create_database(&self, by: &str, spec: &DatabaseSpec) -> Result<()> {
         check_name(&spec.name)?;
         self.require_createdb(by)?;
-        if self.catalog.database(&spec.name).is_ok() {
-            if spec.if_not_exists {
+        if let Ok(database) = self.catalog.database(&spec.name) {
+            // Not a success to who does not see it: the database it asked for is not there for it.
+            if spec.if_not_exists && self.sees_database(by, database) {
                 return Ok(());
             }
             return Err(Error::with(Code::DatabaseExists, &spec.name));
@@ -63,7 +64,7 @@ impl MnodeState {
         name: &str,
         changes: &[DatabaseChange],
     ) -> Result<()> {
-        let database = self.catalog.database(name)?;
+        let database = self.database_seen(by, name)?;
         self.require_owner(by, &database.creator)?;
         let options = changed(&database.info.options, changes);
         check_options(&options)?;
@@ -89,13 +90,13 @@ impl MnodeState {
     }
 
     pub(super) fn check_drop_database(&self, by: &str, name: &str, if_exists: bool) -> Result<()> {
-        let database = match self.catalog.database(name) {
+        let database = match self.database_seen(by, name) {
             Err(_) if if_exists => return Ok(()),
             found => found?,
         };
         self.require_owner(by, &database.creator)?;
         if let Some(topic) = self.catalog.topics_of(database.info.id).next() {
-            return Err(Error::with(Code::TopicMustDrop, &topic.name));
+            return Err(self.topic_in_the_way(by, topic));
         }
         // A CREATE that is going well is waited for. Anything else may hang on a damaged shard for ever, and dropping
         // the database is the way out of that.
@@ -104,8 +105,8 @@ impl MnodeState {
     }
 
     /// The database is out of sight at once: nothing is written to it while its shards go.
-    pub(super) fn apply_drop_database(&mut self, name: &str, time_ns: i64) -> Vec<Event> {
-        let Ok(database) = self.catalog.database(name).cloned() else { return vec![Event::Unchanged] };
+    pub(super) fn apply_drop_database(&mut self, by: &str, name: &str, time_ns: i64) -> Vec<Event> {
+        let Ok(database) = self.database_seen(by, name).cloned() else { return vec![Event::Unchanged] };
         let info = database.info.clone();
         self.catalog_mut().remove_database(info.id);
         self.intents.retain(|_, i| i.database != info.id);
@@ -116,6 +117,7 @@ impl MnodeState {
     }
 
     pub(super) fn finish_create_database(&mut self, info: Arc<DatabaseInfo>, creator: String) {
+        let creator = self.owner_of(creator);
         self.catalog_mut().put_database(Database { info, creator, stables: BTreeMap::new() });
     }
 
@@ -125,7 +127,7 @@ impl MnodeState {
 
     /// The database of a statement about its tables, which `by` must be allowed to change.
     pub(super) fn writable_database(&self, by: &str, name: &str) -> Result<&Arc<Database>> {
-        let database = self.catalog.database(name)?;
+        let database = self.database_seen(by, name)?;
         self.require_access(by, database, Access { read: false, write: true })?;
         Ok(database)
     }

@@ -8,6 +8,7 @@ mod consumer;
 mod databases;
 mod group;
 mod intent;
+mod rights;
 pub mod settings;
 mod snapshot;
 mod stables;
@@ -178,16 +179,16 @@ impl MnodeState {
             }
             Command::CreateDatabase { by, spec } => self.apply_create_database(by, spec, time_ns),
             Command::AlterDatabase { name, changes, .. } => self.apply_alter_database(name, changes, time_ns),
-            Command::DropDatabase { name, .. } => self.apply_drop_database(name, time_ns),
+            Command::DropDatabase { by, name, .. } => self.apply_drop_database(by, name, time_ns),
             Command::CreateStable { spec, .. } => self.apply_create_stable(spec, time_ns),
             Command::AlterStable { database, name, change, .. } => {
                 self.apply_alter_stable(database, name, change, time_ns)
             }
             Command::DropStable { database, name, .. } => self.apply_drop_stable(database, name, time_ns),
             Command::CreateTopic { by, spec } => self.apply_create_topic(by, spec, time_ns),
-            Command::ReloadTopic { spec, .. } => self.apply_reload_topic(spec, time_ns),
-            Command::DropTopic { spec, .. } => self.apply_drop_topic(spec, time_ns),
-            Command::DropGroup { spec, .. } => self.apply_drop_group(spec, time_ns),
+            Command::ReloadTopic { by, spec } => self.apply_reload_topic(by, spec, time_ns),
+            Command::DropTopic { by, spec } => self.apply_drop_topic(by, spec, time_ns),
+            Command::DropGroup { by, spec } => self.apply_drop_group(by, spec, time_ns),
             Command::FinishIntent { id } => self.finish_intent(*id),
             Command::UndoIntent { id } => self.undo_intent(*id),
             Command::Subscribe { consumer, topics } => self.apply_subscribe(consumer, topics, time_ns),

@@ -103,7 +103,7 @@ impl MnodeState {
         };
         // Query topics on it go on and yield nothing; only a stable topic is bound to it.
         if let Some(topic) = self.catalog.topics_of(database.info.id).find(|t| t.stable == Some(stable.uid)) {
-            return Err(Error::with(Code::TopicMustDrop, &topic.name));
+            return Err(self.topic_in_the_way(by, topic));
         }
         self.check_free(database.info.id)
     }

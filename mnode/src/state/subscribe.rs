@@ -76,10 +76,8 @@ impl MnodeState {
                 format_args!("topic name of {} bytes", name.len()),
             ));
         }
-        let topics: Vec<_> = names.iter().map(|n| self.catalog.topic(n).cloned()).collect::<Result<_>>()?;
-        if let Some(topic) = topics.iter().find(|t| !self.may_subscribe(&spec.user, t)) {
-            return Err(Error::with(Code::NoPrivilege, format_args!("subscribe topic={}", topic.name)));
-        }
+        let topics = names.iter().map(|name| self.topic_to_subscribe(&spec.user, name).cloned());
+        let topics: Vec<_> = topics.collect::<Result<_>>()?;
         if spec.parameters.replay {
             for topic in &topics {
                 match topic.kind {

@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::shards::{StableDdl, TopicDdl};
 use crate::spec::{
-    Access, ColumnSpec, DatabaseSpec, DropTopicSpec, Grant, ReloadSpec, StableChange, StableSpec, TopicKind,
-    TopicMeta, TopicSpec,
+    Access, ColumnSpec, DatabaseSpec, DropGroupSpec, DropTopicSpec, Grant, ReloadSpec, StableChange,
+    StableSpec, TopicKind, TopicMeta, TopicSpec,
 };
 
 const NOW: i64 = 1_700_000_000_000_000_000;
@@ -426,7 +426,8 @@ fn rights_come_from_root_creator_or_grant() {
         spec.database = database.into();
         Command::CreateTopic { by: "u".into(), spec }
     };
-    assert_eq!(db.fails(as_user("t", "d")), Code::NoPrivilege);
+    assert_eq!(db.fails(as_user("t", "d")), Code::PermissionDenied);
+    assert_eq!(db.fails(as_user("t", "nodb")), Code::PermissionDenied, "as one that is not there");
     let grant = |give: bool, name: Option<&str>| {
         let grant =
             Grant::Database { name: name.map(Into::into), access: Access { read: true, write: false } };
@@ -435,7 +436,14 @@ fn rights_come_from_root_creator_or_grant() {
     };
     db.run(grant(true, Some("d"))).unwrap();
     db.run(as_user("t", "d")).unwrap();
+    let own_topic = db.state.catalog().topic("t").unwrap().clone();
+    assert!(db.state.may_subscribe("u", &own_topic));
     db.run(grant(false, Some("d"))).unwrap();
+    assert!(
+        !db.state.may_subscribe("u", &own_topic),
+        "the owner reads it with the right to read the database"
+    );
+    assert!(db.state.sees_topic("u", &own_topic), "and it stays theirs");
     assert_eq!(db.fails(as_user("t2", "d")), Code::NoPrivilege);
     db.run(grant(true, None)).unwrap();
     db.run(as_user("t2", "d")).unwrap();
@@ -470,6 +478,78 @@ fn rights_come_from_root_creator_or_grant() {
     db.run(drop_topic("t", false)).unwrap();
     db.run(create_topic("t", TopicKind::Database)).unwrap();
     assert!(!db.state.may_subscribe("w", db.state.catalog().topic("t").unwrap()));
+}
+
+/// Whether a name is somebody's may not be told by any answer to who does not see it.
+#[test]
+fn what_is_not_seen_answers_as_what_is_not_there() {
+    let mut db = with_stable();
+    db.run(create_topic("t", TopicKind::Database)).unwrap();
+    db.run(create_user("u")).unwrap();
+    let by = || "u".to_owned();
+    let database = |name: &str, if_exists| Command::DropDatabase { by: by(), name: name.into(), if_exists };
+    let topic = |name: &str, if_exists| Command::DropTopic {
+        by: by(),
+        spec: DropTopicSpec { name: name.into(), if_exists, force: true },
+    };
+    let group = |topic: &str, if_exists| Command::DropGroup {
+        by: by(),
+        spec: DropGroupSpec { group: "g".into(), topic: topic.into(), if_exists, force: true },
+    };
+    for (there, not_there) in [
+        (database("d", false), database("x", false)),
+        (topic("t", false), topic("x", false)),
+        (group("t", false), group("x", false)),
+    ] {
+        assert_eq!(db.fails(there), db.fails(not_there));
+    }
+    for dropped in [database("d", true), topic("t", true), group("t", true)] {
+        assert!(matches!(db.run(dropped).unwrap()[..], [Event::Unchanged]));
+    }
+    assert!(
+        db.state.catalog().database("d").is_ok() && db.state.catalog().topic("t").is_ok(),
+        "nothing went"
+    );
+    // Nor does a topic that stands in the way of somebody's right tell its name.
+    db.run(create_topic("secret", TopicKind::Stable("m".into()))).unwrap();
+    let write = Grant::Database { name: Some("d".into()), access: Access { read: false, write: true } };
+    db.run(Command::Grant { by: ROOT.to_owned(), user: by(), grant: write }).unwrap();
+    let drop = |by| Command::DropStable { by, database: "d".into(), name: "m".into(), if_exists: false };
+    let told = |by| db.state.check(&drop(by)).unwrap_err();
+    let (hers, roots) = (told(by()), told(ROOT.to_owned()));
+    assert_eq!((hers.code(), roots.code()), (Code::TopicMustDrop, Code::TopicMustDrop));
+    assert!(!hers.to_string().contains("secret") && roots.to_string().contains("secret"), "{hers}; {roots}");
+    let other = TopicId(99);
+    let known = db.state.catalog().topic("t").unwrap().id;
+    let code = |topic| db.state.check_offsets("u", topic, VgroupId(2)).unwrap_err().code();
+    assert_eq!((code(known), code(other)), (Code::NoPrivilege, Code::NoPrivilege));
+    assert_eq!(db.state.check_offsets("root", other, VgroupId(2)).unwrap_err().code(), Code::TopicNotExist);
+    assert_eq!(db.state.check_offsets("root", known, VgroupId(99)).unwrap_err().code(), Code::InvalidVgroup);
+}
+
+#[test]
+fn what_a_dropped_user_owned_is_not_the_next_ones_of_that_name() {
+    let mut db = with_stable();
+    db.run(create_user("u")).unwrap();
+    let read = Grant::Database { name: None, access: Access { read: true, write: false } };
+    db.run(Command::Grant { by: by(), user: "u".into(), grant: read }).unwrap();
+    let create = Command::CreateTopic { by: "u".into(), spec: topic_spec("t", TopicKind::Database) };
+    db.log(create.clone()).unwrap();
+    let intent = db.state.intents().next().unwrap().id;
+    let drop = || Command::DropUser { by: by(), name: "u".into(), if_exists: false };
+    db.log(drop()).unwrap();
+    db.log(Command::FinishIntent { id: intent }).unwrap();
+    assert_eq!(db.state.catalog().topic("t").unwrap().creator, ROOT, "made after they had gone");
+    db.run(drop_topic("t", false)).unwrap();
+    db.run(create_user("u")).unwrap();
+    let read = Grant::Database { name: None, access: Access { read: true, write: false } };
+    db.run(Command::Grant { by: by(), user: "u".into(), grant: read }).unwrap();
+    db.run(create).unwrap();
+    assert_eq!(db.state.catalog().topic("t").unwrap().creator, "u");
+    db.run(drop()).unwrap();
+    db.run(create_user("u")).unwrap();
+    let topic = db.state.catalog().topic("t").unwrap();
+    assert!(!db.state.sees_topic("u", topic));
 }
 
 #[test]

@@ -18,13 +18,12 @@ impl MnodeState {
         if spec.name.is_empty() || spec.name.len() > NAME_BYTES_MAX {
             return Err(Error::with(Code::InvalidIdentifier, &spec.name));
         }
-        if self.catalog.topic(&spec.name).is_ok() {
-            if spec.if_not_exists {
-                return Ok(());
-            }
-            return Err(Error::with(Code::TopicExists, &spec.name));
+        let taken = self.catalog.topic(&spec.name).ok();
+        let exists = || Error::with(Code::TopicExists, &spec.name);
+        if taken.is_some_and(|topic| self.sees_topic(by, topic)) {
+            return if spec.if_not_exists { Ok(()) } else { Err(exists()) };
         }
-        let database = self.catalog.database(&spec.database)?;
+        let database = self.database_seen(by, &spec.database)?;
         if database.info.options.wal.retention_period_s == 0 {
             return Err(Error::of(Code::WalRetentionZero));
         }
@@ -40,6 +39,10 @@ impl MnodeState {
             return Err(Error::of(Code::TopicLimit));
         }
         self.require_access(by, database, Access { read: true, write: false })?;
+        // Names are one space for all: who may make topics learns that one is taken, and nothing more of it.
+        if taken.is_some() {
+            return Err(exists());
+        }
         if matches!(spec.kind, TopicKind::Query { .. }) && spec.meta != TopicMeta::Without {
             return Err(Error::of(Code::TopicOptionInvalid));
         }
@@ -78,7 +81,7 @@ impl MnodeState {
     }
 
     pub(super) fn check_reload_topic(&self, by: &str, spec: &ReloadSpec) -> Result<()> {
-        let topic = match self.catalog.topic(&spec.name) {
+        let topic = match self.topic_seen(by, &spec.name) {
             Err(_) if spec.if_exists => return Ok(()),
             found => found?,
         };
@@ -95,8 +98,8 @@ impl MnodeState {
         self.check_free(topic.database)
     }
 
-    pub(super) fn apply_reload_topic(&mut self, spec: &ReloadSpec, time_ns: i64) -> Vec<Event> {
-        let Ok(topic) = self.catalog.topic(&spec.name) else { return vec![Event::Unchanged] };
+    pub(super) fn apply_reload_topic(&mut self, by: &str, spec: &ReloadSpec, time_ns: i64) -> Vec<Event> {
+        let Ok(topic) = self.topic_seen(by, &spec.name) else { return vec![Event::Unchanged] };
         let mut topic = (**topic).clone();
         topic.kind = TopicKind::Query { of_stable: spec.of_stable };
         topic.sql.clone_from(&spec.sql);
@@ -107,7 +110,7 @@ impl MnodeState {
     }
 
     pub(super) fn check_drop_topic(&self, by: &str, spec: &DropTopicSpec) -> Result<()> {
-        let topic = match self.catalog.topic(&spec.name) {
+        let topic = match self.topic_seen(by, &spec.name) {
             Err(_) if spec.if_exists => return Ok(()),
             found => found?,
         };
@@ -124,8 +127,8 @@ impl MnodeState {
     }
 
     /// Topic, groups and (with FORCE) consumers are out of sight at once; the shards' offsets follow.
-    pub(super) fn apply_drop_topic(&mut self, spec: &DropTopicSpec, time_ns: i64) -> Vec<Event> {
-        let Ok(topic) = self.catalog.topic(&spec.name).cloned() else { return vec![Event::Unchanged] };
+    pub(super) fn apply_drop_topic(&mut self, by: &str, spec: &DropTopicSpec, time_ns: i64) -> Vec<Event> {
+        let Ok(topic) = self.topic_seen(by, &spec.name).cloned() else { return vec![Event::Unchanged] };
         let users = self.consumers.values().filter(|c| c.concerns(topic.id)).map(|c| c.id).collect();
         let mut events = self.delete_consumers(&users);
         self.groups.retain(|key, _| key.topic != topic.id);
@@ -139,16 +142,17 @@ impl MnodeState {
     pub(super) fn check_drop_group(&self, by: &str, spec: &DropGroupSpec) -> Result<()> {
         // Of a topic that is not there no group is.
         let missing = || Error::with(Code::GroupNotExist, &spec.group);
-        let found = self.catalog.topic(&spec.topic).map_err(|_| missing()).and_then(|topic| {
-            let key = GroupKey { topic: topic.id, group: spec.group.clone() };
-            let group = self.groups.get(&key).ok_or_else(missing)?;
-            Ok((topic, group))
-        });
-        let (topic, group) = match found {
+        let topic = match self.topic_seen(by, &spec.topic) {
             Err(_) if spec.if_exists => return Ok(()),
+            Err(error) if error.code() == Code::TopicNotExist => return Err(missing()),
             found => found?,
         };
+        // Before the group is looked up: whether there is one is the owner's to know.
         self.require_owner(by, &topic.creator)?;
+        let group = match self.groups.get(&GroupKey { topic: topic.id, group: spec.group.clone() }) {
+            None if spec.if_exists => return Ok(()),
+            found => found.ok_or_else(missing)?,
+        };
         let user = |c: &&super::Consumer| c.group == spec.group && c.concerns(topic.id);
         if !spec.force && (group.is_used() || self.consumers.values().any(|c| user(&c))) {
             return Err(Error::with(Code::GroupInUse, &spec.group));
@@ -156,8 +160,8 @@ impl MnodeState {
         self.check_free(topic.database)
     }
 
-    pub(super) fn apply_drop_group(&mut self, spec: &DropGroupSpec, time_ns: i64) -> Vec<Event> {
-        let Ok(topic) = self.catalog.topic(&spec.topic).cloned() else { return vec![Event::Unchanged] };
+    pub(super) fn apply_drop_group(&mut self, by: &str, spec: &DropGroupSpec, time_ns: i64) -> Vec<Event> {
+        let Ok(topic) = self.topic_seen(by, &spec.topic).cloned() else { return vec![Event::Unchanged] };
         let key = GroupKey { topic: topic.id, group: spec.group.clone() };
         if self.groups.remove(&key).is_none() {
             return vec![Event::Unchanged];
@@ -175,7 +179,9 @@ impl MnodeState {
 
     pub(super) fn finish_topic(&mut self, ddl: TopicDdl) -> Vec<Event> {
         match ddl {
-            TopicDdl::Create(topic) => {
+            TopicDdl::Create(mut topic) => {
+                let creator = self.owner_of(topic.creator.clone());
+                Arc::make_mut(&mut topic).creator = creator;
                 self.catalog_mut().put_topic(topic);
                 Vec::new()
             }

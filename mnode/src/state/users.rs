@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{Code, DatabaseId, Error, Result, TopicId};
 use serde::{Deserialize, Serialize};
 
-use super::{Command, Database, Event, MnodeState};
-use crate::shards::TopicInfo;
+use super::{Command, Event, MnodeState};
 use crate::spec::{Access, Grant};
 
 /// The built-in super user.
@@ -70,48 +69,6 @@ impl MnodeState {
         self.users.get(name).ok_or_else(|| Error::with(Code::UserNotExist, name))
     }
 
-    /// What `by` may do with a database: everything as super user or creator, else what was granted.
-    #[must_use]
-    pub fn access(&self, by: &str, database: &Database) -> Access {
-        let Some(user) = self.users.get(by) else { return Access::default() };
-        if user.super_user || database.creator == by {
-            return Access { read: true, write: true };
-        }
-        let granted = user.databases.get(&database.info.id).copied().unwrap_or_default();
-        Access { read: granted.read || user.everywhere.read, write: granted.write || user.everywhere.write }
-    }
-
-    /// Whether `by` may subscribe to a topic: super user, its creator, or granted. Rights on the database play no part.
-    #[must_use]
-    pub fn may_subscribe(&self, by: &str, topic: &TopicInfo) -> bool {
-        self.users
-            .get(by)
-            .is_some_and(|u| u.super_user || topic.creator == by || u.topics.contains(&topic.id))
-    }
-
-    pub(super) fn require_super(&self, by: &str) -> Result<()> {
-        let allowed = self.users.get(by).is_some_and(|u| u.super_user);
-        if allowed { Ok(()) } else { Err(Error::of(Code::NoPrivilege)) }
-    }
-
-    pub(super) fn require_createdb(&self, by: &str) -> Result<()> {
-        let allowed = self.users.get(by).is_some_and(|u| u.super_user || u.createdb);
-        if allowed { Ok(()) } else { Err(Error::of(Code::NoPrivilege)) }
-    }
-
-    pub(super) fn require_access(&self, by: &str, database: &Database, need: Access) -> Result<()> {
-        let has = self.access(by, database);
-        if (need.read && !has.read) || (need.write && !has.write) {
-            return Err(Error::of(Code::NoPrivilege));
-        }
-        Ok(())
-    }
-
-    /// Super user or creator.
-    pub(super) fn require_owner(&self, by: &str, creator: &str) -> Result<()> {
-        if by == creator && self.users.contains_key(by) { Ok(()) } else { self.require_super(by) }
-    }
-
     pub(super) fn check_user(&self, command: &Command) -> Result<()> {
         match command {
             Command::CreateUser { by, name, .. } => {
@@ -128,12 +85,12 @@ impl MnodeState {
                 Ok(())
             }
             Command::AlterUser { by, name, hash, enable, sysinfo, createdb } => {
-                let user = self.user(name)?;
                 // Everybody may change their own password, and only that.
                 let own_password = by == name && enable.is_none() && sysinfo.is_none() && createdb.is_none();
                 if !(own_password && hash.is_some()) {
                     self.require_super(by)?;
                 }
+                let user = self.user(name)?;
                 if user.super_user && (enable == &Some(false) || sysinfo == &Some(false)) {
                     return Err(Error::text(Code::InvalidOperation, "root cannot be restricted"));
                 }
@@ -155,9 +112,9 @@ impl MnodeState {
 
     fn check_grant(&self, by: &str, user: &str, grant: &Grant) -> Result<()> {
         match grant {
-            Grant::Subscribe(topic) => self.require_owner(by, &self.catalog.topic(topic)?.creator)?,
+            Grant::Subscribe(topic) => self.require_owner(by, &self.topic_seen(by, topic)?.creator)?,
             Grant::Database { name: Some(name), .. } => {
-                self.require_owner(by, &self.catalog.database(name)?.creator)?;
+                self.require_owner(by, &self.database_seen(by, name)?.creator)?;
             }
             Grant::Database { name: None, .. } => self.require_super(by)?,
         }
@@ -191,6 +148,8 @@ impl MnodeState {
                 if self.users.remove(name).is_none() {
                     return vec![Event::Unchanged];
                 }
+                // Or a later user of that name would own it.
+                self.catalog_mut().hand_over(name, ROOT);
             }
             Command::Grant { user, grant, .. } => self.edit_grant(user, grant, true),
             Command::Revoke { user, grant, .. } => self.edit_grant(user, grant, false),

@@ -173,7 +173,7 @@ impl Engine {
     fn shards_of(&self, session: &Session, name: &str) -> Result<Vec<Arc<Vnode>>> {
         self.may_write(session, name)?;
         let catalog = self.mnode.catalog();
-        catalog.database(name)?.info.vgroups.iter().map(|&vgroup| self.vnodes.get(vgroup)).collect()
+        catalog.database(name)?.info.vgroups.iter().map(|&vgroup| self.shard(vgroup)).collect()
     }
 
     /// COMPACT: answers at once.
@@ -198,7 +198,7 @@ impl Engine {
                 ids.iter().map(|id| known(id).ok_or_else(|| unknown(id))).collect::<Result<_>>()?
             }
         };
-        let vnodes = vgroups.iter().map(|&vgroup| self.vnodes.get(vgroup)).collect::<Result<Vec<_>>>()?;
+        let vnodes = vgroups.iter().map(|&vgroup| self.shard(vgroup)).collect::<Result<Vec<_>>>()?;
         let id = self.compacts.begin(name, self.clock.now_ns(), &vgroups)?;
         tokio::spawn(self.compacts.clone().run(id, time, vnodes));
         accepted(id)
@@ -207,7 +207,8 @@ impl Engine {
     /// KILL COMPACT: what is merged by then stays.
     pub(super) fn kill_compact(&self, session: &Session, id: u64) -> Result<()> {
         let held = self.compacts.0.lock();
-        let run = u32::try_from(id).ok().and_then(|id| held.runs.get(&id)).filter(|run| !run.is_over());
+        let is_shown = |run: &&Run| !run.is_over() && self.require_seen(session, &run.database).is_ok();
+        let run = u32::try_from(id).ok().and_then(|id| held.runs.get(&id)).filter(is_shown);
         let run = run.ok_or_else(|| {
             Error::with(Code::InvalidParameters, format!("compact {id} does not run"))
                 .hint("SHOW COMPACTS lists them")
@@ -217,7 +218,7 @@ impl Engine {
         Ok(())
     }
 
-    pub(super) fn ins_compacts(&self) -> SystemTable {
+    pub(super) fn ins_compacts(&self, session: &Session) -> SystemTable {
         let mut table = SystemTable::new(&[
             ("compact_id", Kind::Int),
             ("db_name", Kind::Text),
@@ -226,6 +227,9 @@ impl Engine {
             ("progress(%)", Kind::Int),
         ]);
         for (id, run) in &self.compacts.0.lock().runs {
+            if self.require_seen(session, &run.database).is_err() {
+                continue;
+            }
             table.push([
                 (*id).into(),
                 run.database.as_str().into(),
@@ -237,7 +241,7 @@ impl Engine {
         table
     }
 
-    pub(super) fn ins_compact_details(&self) -> SystemTable {
+    pub(super) fn ins_compact_details(&self, session: &Session) -> SystemTable {
         let mut table = SystemTable::new(&[
             ("compact_id", Kind::Int),
             ("vgroup_id", Kind::Int),
@@ -250,6 +254,9 @@ impl Engine {
         ]);
         let now_ns = self.clock.now_ns();
         for (id, run) in &self.compacts.0.lock().runs {
+            if self.require_seen(session, &run.database).is_err() {
+                continue;
+            }
             for part in &run.parts {
                 let percent = part.percent();
                 let (buckets, buckets_total) = part.progress.buckets();

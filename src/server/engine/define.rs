@@ -34,7 +34,7 @@ impl Engine {
             }
             Statement::Use(name) => {
                 if !system::is_system(&name) {
-                    self.mnode.catalog().database(&name)?;
+                    self.require_seen(session, &name)?;
                 }
                 return Ok(Outcome::Use(name));
             }
@@ -52,6 +52,7 @@ impl Engine {
             Statement::DropTables(tables) => self.drop_tables(session, cx, tables).await?,
             Statement::DropStable { if_exists, name } => {
                 let database = self.database_of(cx, &name)?;
+                self.may_write(session, database)?;
                 self.mnode.drop_stable(by, database, &name.name, if_exists).await?;
             }
             Statement::AlterTable { stable, name, change } => {
@@ -100,6 +101,7 @@ impl Engine {
         (columns, tags): (Vec<ColumnSpec>, Vec<ColumnSpec>),
         options: TableOptions,
     ) -> Result<DdlOutcome> {
+        self.may_write(session, self.database_of(cx, &name)?)?;
         // A table of that name only its shard knows.
         if let Some(Found::Table(_)) = self.find(cx, &name)? {
             return Err(Error::with(Code::TableExists, &name.name));
@@ -140,7 +142,7 @@ impl Engine {
             ttl_days: options.ttl_days.unwrap_or(0),
             comment: options.comment,
         };
-        self.vnodes.get(Self::vgroup_for(&info, &name.name)?)?.create_tables(vec![table]).await.map(|_| ())
+        self.shard(Self::vgroup_for(&info, &name.name)?)?.create_tables(vec![table]).await.map(|_| ())
     }
 
     /// All children of a statement; those of one vgroup are one record.
@@ -180,7 +182,7 @@ impl Engine {
         }
         // Asked before anything is made, so that a statement over several vgroups is not half done.
         for (&vgroup, tables) in &by_vgroup {
-            let vnode = self.vnodes.get(vgroup)?;
+            let vnode = self.shard(vgroup)?;
             let taken =
                 tables.iter().find(|table| !table.if_not_exists && vnode.table(&table.name).is_some());
             if let Some(table) = taken {
@@ -188,7 +190,7 @@ impl Engine {
             }
         }
         for (vgroup, tables) in by_vgroup {
-            self.vnodes.get(vgroup)?.create_tables(tables).await?;
+            self.shard(vgroup)?.create_tables(tables).await?;
         }
         Ok(())
     }
@@ -221,7 +223,7 @@ impl Engine {
             }
         }
         for (vgroup, tables) in by_vgroup {
-            self.vnodes.get(vgroup)?.drop_tables(tables).await?;
+            self.shard(vgroup)?.drop_tables(tables).await?;
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ impl Engine {
         match kind {
             RelationKind::Stable(stable) => {
                 for &vgroup in &database.vgroups {
-                    let vnode = self.vnodes.get(vgroup)?;
+                    let vnode = self.shard(vgroup)?;
                     let target = match &plan.children {
                         None => DeleteTarget::Stable(stable.uid),
                         Some(children) => {
@@ -48,7 +48,7 @@ impl Engine {
                 }
             }
             RelationKind::Child { table, .. } | RelationKind::Normal(table) => {
-                let vnode = self.vnodes.get(Self::vgroup_for(&database, &table.name)?)?;
+                let vnode = self.shard(Self::vgroup_for(&database, &table.name)?)?;
                 let target = DeleteTarget::Table(table.name.clone());
                 affected_rows =
                     vnode.delete(DeleteRequest { target, range: plan.range }).await?.affected_rows;

@@ -115,19 +115,18 @@ impl Engine {
         self.sessions.of(request)
     }
 
-    /// Names that a shell may complete: databases, and the tables and columns of the current one.
+    /// Names that a shell may complete, as far as the session may know them: databases, and the tables and columns of the current one.
     pub fn completions(&self, session: &Session, database: &str) -> Vec<String> {
         const NAMES_MAX: usize = 10_000;
-        let catalog = self.mnode.catalog();
-        let mut names: Vec<String> = catalog.databases().map(|d| d.info.name.clone()).collect();
-        if self.may_read(session, database).is_ok()
-            && let Ok(found) = catalog.database(database)
-        {
+        let seen = self.mnode.databases(&session.user);
+        let mut names: Vec<String> = seen.iter().map(|(database, _)| database.info.name.clone()).collect();
+        let current = seen.iter().find(|(found, access)| found.info.name == database && access.read);
+        if let Some((found, _)) = current {
             for stable in found.stables.values() {
                 names.push(stable.name.clone());
                 names.extend(stable.schema.columns.iter().chain(&stable.schema.tags).map(|c| c.name.clone()));
             }
-            let vnodes = found.info.vgroups.iter().filter_map(|&vgroup| self.vnodes.get(vgroup).ok());
+            let vnodes = found.info.vgroups.iter().filter_map(|&vgroup| self.shard(vgroup).ok());
             for vnode in vnodes {
                 names.extend(vnode.all_tables().iter().take(NAMES_MAX).map(|table| table.name.clone()));
             }

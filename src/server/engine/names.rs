@@ -38,6 +38,17 @@ impl Engine {
             .ok_or_else(|| Error::internal(format!("database {} has no vgroups", database.name)))
     }
 
+    /// The shard of a vgroup that the catalogue has or had a moment ago: one that is not there went with its database.
+    ///
+    /// # Errors
+    /// Why it does not serve.
+    pub(super) fn shard(&self, vgroup: VgroupId) -> Result<Arc<Vnode>> {
+        match self.vnodes.slot(vgroup) {
+            None => Err(Error::of(Code::DatabaseDropping)),
+            Some(_) => self.vnodes.get(vgroup),
+        }
+    }
+
     /// Looks a table or super table up.
     pub(super) fn find(&self, cx: &StatementContext, name: &ObjectName) -> Result<Option<Found>> {
         let catalog = self.mnode.catalog();
@@ -45,7 +56,7 @@ impl Engine {
         if let Some(stable) = database.stables.get(&name.name) {
             return Ok(Some(Found::Stable { database: database.info.clone(), stable: stable.clone() }));
         }
-        let vnode = self.vnodes.get(Self::vgroup_for(&database.info, &name.name)?)?;
+        let vnode = self.shard(Self::vgroup_for(&database.info, &name.name)?)?;
         let table = vnode.table(&name.name);
         Ok(table.map(|table| Found::Table(FoundTable { database: database.info.clone(), vnode, table })))
     }
@@ -89,11 +100,8 @@ impl Engine {
         };
         match self.find(cx, name)?.ok_or_else(missing)? {
             Found::Stable { database, stable } => {
-                let shards: Result<Vec<Arc<dyn Shard>>> = database
-                    .vgroups
-                    .iter()
-                    .map(|&id| self.vnodes.get(id).map(|v| v as Arc<dyn Shard>))
-                    .collect();
+                let shards: Result<Vec<Arc<dyn Shard>>> =
+                    database.vgroups.iter().map(|&id| self.shard(id).map(|v| v as Arc<dyn Shard>)).collect();
                 Ok(Relation { shards: shards?, database, kind: RelationKind::Stable(stable) })
             }
             Found::Table(FoundTable { database, vnode, table }) => {

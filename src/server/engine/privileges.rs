@@ -9,12 +9,19 @@ use super::system::{Cell, Kind, SystemTable};
 use crate::server::sessions::Session;
 
 impl Engine {
+    /// Refuses databases of which the session may not know, in the words for those that are not there.
+    pub(super) fn require_seen(&self, session: &Session, database: &str) -> Result<()> {
+        self.mnode.access(&session.user, database).map(|_| ())
+    }
+
     pub(super) fn may_read(&self, session: &Session, database: &str) -> Result<()> {
-        self.mnode.access(&session.user, database)?.read.then_some(()).ok_or_else(|| denied(database))
+        let access = self.mnode.access(&session.user, database)?;
+        access.read.then_some(()).ok_or_else(|| needs("READ", database))
     }
 
     pub(super) fn may_write(&self, session: &Session, database: &str) -> Result<()> {
-        self.mnode.access(&session.user, database)?.write.then_some(()).ok_or_else(|| denied(database))
+        let access = self.mnode.access(&session.user, database)?;
+        access.write.then_some(()).ok_or_else(|| needs("WRITE", database))
     }
 
     /// GRANT, or REVOKE where not `give`.
@@ -70,6 +77,7 @@ impl Engine {
     }
 }
 
-fn denied(database: &str) -> Error {
-    Error::with(Code::PermissionDenied, database)
+/// What a user who may know of the database lacks.
+fn needs(right: &str, database: &str) -> Error {
+    Error::with(Code::PermissionDenied, database).hint(format!("ask root for {right} on {database}.*"))
 }

@@ -72,13 +72,13 @@ impl Engine {
                 format!("select name from information_schema.ins_databases{filter}")
             }
             Show::Stables { database, like } => {
-                let filter = self.listing(cx, database, like, "stable_name")?;
+                let filter = self.listing(session, cx, database, like, "stable_name")?;
                 format!(
                     "select stable_name from information_schema.ins_stables where {filter} order by stable_name"
                 )
             }
             Show::Tables { kind, database, like } => {
-                let mut filter = self.listing(cx, database, like, "table_name")?;
+                let mut filter = self.listing(session, cx, database, like, "table_name")?;
                 match kind {
                     Some(ShowTableKind::Normal) => filter += " and type = 'NORMAL_TABLE'",
                     Some(ShowTableKind::Child) => filter += " and type = 'CHILD_TABLE'",
@@ -90,6 +90,7 @@ impl Engine {
             }
             Show::Tags(name) => {
                 let database = self.database_of(cx, &name)?;
+                self.may_read(session, database)?;
                 self.require_table(cx, &name)?;
                 let (db, table) = (quoted(database), quoted(&name.name));
                 format!(
@@ -98,8 +99,10 @@ impl Engine {
             }
             Show::Vgroups { database } => {
                 let database = database.or_else(|| cx.database.clone());
-                let name = database.ok_or_else(|| Error::of(Code::DatabaseNotSpecified))?;
-                self.mnode.catalog().database(&name)?;
+                let name = database.ok_or_else(|| {
+                    Error::of(Code::DatabaseNotSpecified).hint("USE a database or write SHOW db.VGROUPS")
+                })?;
+                self.require_seen(session, &name)?;
                 let db = quoted(&name);
                 format!(
                     "select * from information_schema.ins_vgroups where db_name = {db} order by vgroup_id"
@@ -127,17 +130,12 @@ impl Engine {
                     "select * from information_schema.ins_compact_details where compact_id = {id} order by vgroup_id"
                 )
             }
-            Show::CreateDatabase(name) => return self.show_create_database(&name),
+            Show::CreateDatabase(name) => return self.show_create_database(session, &name),
             Show::CreateTable(name) | Show::CreateStable(name) => {
                 return self.show_create_table(session, cx, &name);
             }
             Show::CreateTopic(name) => {
-                let catalog = self.mnode.catalog();
-                let topic = catalog.topic(&name)?;
-                // Who may not read it does not see what it reads.
-                if !self.mnode.may_subscribe(&session.user, &name)? {
-                    return Err(Error::with(Code::NoPrivilege, &name));
-                }
+                let topic = self.mnode.topic_seen(&session.user, &name)?;
                 let columns = vec![vec![Some(topic.name.clone())], vec![Some(topic.sql.clone())]];
                 return text_table(&["topic_name", "create_sql"], columns);
             }
@@ -148,6 +146,7 @@ impl Engine {
     /// The condition of SHOW TABLES and SHOW STABLES.
     fn listing(
         &self,
+        session: &Session,
         cx: &StatementContext,
         database: Option<String>,
         like: Option<String>,
@@ -155,7 +154,7 @@ impl Engine {
     ) -> Result<String> {
         let database =
             database.or_else(|| cx.database.clone()).ok_or_else(|| Error::of(Code::DatabaseNotSpecified))?;
-        self.mnode.catalog().database(&database)?;
+        self.require_seen(session, &database)?;
         let mut filter = format!("db_name = {}", quoted(&database));
         if let Some(like) = like {
             let _ = write!(filter, " and {column} like {}", quoted(&like));
@@ -222,7 +221,8 @@ impl Engine {
         }
     }
 
-    fn show_create_database(&self, name: &str) -> Result<Outcome> {
+    fn show_create_database(&self, session: &Session, name: &str) -> Result<Outcome> {
+        self.require_seen(session, name)?;
         let catalog = self.mnode.catalog();
         let info = &catalog.database(name)?.info;
         let o = &info.options;

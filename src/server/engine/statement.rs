@@ -82,7 +82,9 @@ impl Engine {
     /// What the planner knows of the session.
     pub(super) fn plan_session(&self, session: &Session, cx: &StatementContext) -> query::plan::Session {
         let catalog = self.mnode.catalog();
-        let database = cx.database.as_deref().and_then(|name| catalog.database(name).ok());
+        // The client names it, seen or not: of one that the session may not know not even the precision shows.
+        let seen = cx.database.as_deref().filter(|name| self.require_seen(session, name).is_ok());
+        let database = seen.and_then(|name| catalog.database(name).ok());
         query::plan::Session {
             zone: cx.zone,
             now_ns: cx.now_ns,

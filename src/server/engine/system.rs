@@ -9,6 +9,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use arrow::record_batch::RecordBatch;
+use mnode::{Access, Database};
 use model::{Code, DatabaseInfo, Error, Result, TableInfo, TableKind, VgroupId};
 use query::ast::ObjectName;
 use query::plan::no_table;
@@ -149,19 +150,19 @@ impl Engine {
     pub(super) fn system_relation(&self, session: &Session, database: &str, table: &str) -> Result<Relation> {
         let name = format!("{}.{}", database.to_ascii_lowercase(), table.to_ascii_lowercase());
         let rows = match name.as_str() {
-            "information_schema.ins_databases" => self.ins_databases(),
+            "information_schema.ins_databases" => self.ins_databases(session),
             "information_schema.ins_stables" => self.ins_stables(session),
             "information_schema.ins_tables" => self.ins_tables(session)?,
             "information_schema.ins_tags" => self.ins_tags(session)?,
             "information_schema.ins_vgroups" => self.ins_vgroups(session),
             "information_schema.ins_topics" => self.ins_topics(session),
-            "information_schema.ins_subscriptions" => self.ins_subscriptions(),
+            "information_schema.ins_subscriptions" => self.ins_subscriptions(session),
             "information_schema.ins_users" => self.ins_users(),
             "information_schema.ins_user_privileges" => self.ins_user_privileges(session),
             "information_schema.ins_variables" => self.ins_variables(),
-            "information_schema.ins_compacts" => self.ins_compacts(),
-            "information_schema.ins_compact_details" => self.ins_compact_details(),
-            "performance_schema.perf_consumers" => self.perf_consumers(),
+            "information_schema.ins_compacts" => self.ins_compacts(session),
+            "information_schema.ins_compact_details" => self.ins_compact_details(session),
+            "performance_schema.perf_consumers" => self.perf_consumers(session),
             _ => {
                 let named = ObjectName { database: Some(database.to_owned()), name: table.to_owned() };
                 return Err(no_table(Code::TableNotExist, &named));
@@ -178,7 +179,8 @@ impl Engine {
         Ok(Relation { database: system, kind, shards: Vec::new() })
     }
 
-    fn ins_databases(&self) -> SystemTable {
+    /// Databases that the session may know of.
+    fn ins_databases(&self, session: &Session) -> SystemTable {
         let mut table = SystemTable::new(&[
             ("name", Kind::Text),
             ("create_time", Kind::Time),
@@ -212,7 +214,7 @@ impl Engine {
         for name in ["information_schema", "performance_schema"] {
             table.push([name.into()]);
         }
-        for database in self.mnode.catalog().databases() {
+        for (database, _) in self.mnode.databases(&session.user) {
             let (info, o) = (&database.info, &database.info.options);
             let tables: usize = self.online(&info.vgroups).map(|vnode| vnode.counts().tables).sum();
             table.push([
@@ -264,10 +266,7 @@ impl Engine {
             ("uid", Kind::Big),
             ("isvirtual", Kind::Bool),
         ]);
-        for database in self.mnode.catalog().databases() {
-            if self.may_read(session, &database.info.name).is_err() {
-                continue;
-            }
+        for database in self.databases_where(session, Access::any) {
             for stable in database.stables.values() {
                 table.push([
                     stable.name.as_str().into(),
@@ -288,19 +287,22 @@ impl Engine {
         table
     }
 
-    /// Calls `row` for every table that the session may see.
+    /// Databases to which the session has such access.
+    fn databases_where(&self, session: &Session, wanted: fn(Access) -> bool) -> Vec<Arc<Database>> {
+        let seen = self.mnode.databases(&session.user).into_iter();
+        seen.filter(|(_, access)| wanted(*access)).map(|(database, _)| database).collect()
+    }
+
+    /// Calls `row` for every table of these databases.
     fn each_table(
         &self,
-        session: &Session,
-        mut row: impl FnMut(&mnode::Database, VgroupId, &TableInfo) -> Result<()>,
+        databases: &[Arc<Database>],
+        mut row: impl FnMut(&Database, VgroupId, &TableInfo) -> Result<()>,
     ) -> Result<()> {
-        for database in self.mnode.catalog().databases() {
-            if self.may_read(session, &database.info.name).is_err() {
-                continue;
-            }
+        for database in databases {
             for &vgroup in &database.info.vgroups {
                 // Tables of a damaged vgroup are not known; the others are.
-                let Ok(vnode) = self.vnodes.get(vgroup) else { continue };
+                let Ok(vnode) = self.shard(vgroup) else { continue };
                 for table in vnode.all_tables() {
                     row(database, vgroup, &table)?;
                 }
@@ -322,7 +324,7 @@ impl Engine {
             ("table_comment", Kind::Text),
             ("type", Kind::Text),
         ]);
-        self.each_table(session, |database, vgroup, table| {
+        self.each_table(&self.databases_where(session, Access::any), |database, vgroup, table| {
             let (columns, stable, kind) = match &table.kind {
                 TableKind::Normal { schema } => (schema.columns.len(), None, "NORMAL_TABLE"),
                 TableKind::Child { stable, .. } => {
@@ -357,7 +359,8 @@ impl Engine {
             ("tag_type", Kind::Text),
             ("tag_value", Kind::Text),
         ]);
-        self.each_table(session, |database, _, table| {
+        // Tags are data.
+        self.each_table(&self.databases_where(session, |access| access.read), |database, _, table| {
             let TableKind::Child { stable, tags } = &table.kind else { return Ok(()) };
             let Some(stable) = database.stable_by_uid(*stable) else { return Ok(()) };
             for (tag, value) in stable.schema.tags.iter().zip(tags.iter()) {
@@ -389,10 +392,7 @@ impl Engine {
             ("wal_end", Kind::Big),
             ("note", Kind::Text),
         ]);
-        for database in self.mnode.catalog().databases() {
-            if self.may_read(session, &database.info.name).is_err() {
-                continue;
-            }
+        for database in self.databases_where(session, Access::any) {
             for &vgroup in &database.info.vgroups {
                 let name: Cell = database.info.name.as_str().into();
                 match self.vnodes.slot(vgroup) {
@@ -463,7 +463,7 @@ impl Engine {
         table
     }
 
-    fn ins_subscriptions(&self) -> SystemTable {
+    fn ins_subscriptions(&self, session: &Session) -> SystemTable {
         let mut table = SystemTable::new(&[
             ("topic_name", Kind::Text),
             ("consumer_group", Kind::Text),
@@ -477,8 +477,8 @@ impl Engine {
             ("lag", Kind::Big),
             ("skipped", Kind::Big),
         ]);
-        for row in self.mnode.show_subscriptions() {
-            let here = self.vnodes.get(row.vgroup).ok().map(|vnode| {
+        for row in self.mnode.show_subscriptions(&session.user) {
+            let here = self.shard(row.vgroup).ok().map(|vnode| {
                 let offsets = vnode.offsets(row.topic_id, &row.group);
                 let position = row.position().or(offsets.committed).or(offsets.start);
                 (offsets.committed, vnode.behind(row.topic_id, &row.group, position))
@@ -503,7 +503,7 @@ impl Engine {
         table
     }
 
-    fn perf_consumers(&self) -> SystemTable {
+    fn perf_consumers(&self, session: &Session) -> SystemTable {
         let mut table = SystemTable::new(&[
             ("consumer_id", Kind::Text),
             ("consumer_group", Kind::Text),
@@ -519,7 +519,7 @@ impl Engine {
             ("parameters", Kind::Text),
             ("poll_time", Kind::Time),
         ]);
-        for row in self.mnode.show_consumers() {
+        for row in self.mnode.show_consumers(&session.user) {
             table.push([
                 format!("{:#x}", row.id.0).into(),
                 row.group.into(),
@@ -586,6 +586,6 @@ impl Engine {
 
     /// Shards of these vgroups that serve.
     fn online<'a>(&'a self, vgroups: &'a [VgroupId]) -> impl Iterator<Item = Arc<vnode::Vnode>> + 'a {
-        vgroups.iter().filter_map(|&vgroup| self.vnodes.get(vgroup).ok())
+        vgroups.iter().filter_map(|&vgroup| self.shard(vgroup).ok())
     }
 }

@@ -19,8 +19,8 @@ impl Engine {
         cx: &StatementContext,
         topic: CreateTopic,
     ) -> Result<Outcome> {
-        if self.mnode.catalog().topic(&topic.name).is_ok() {
-            // An existing name answers before anything else is looked at.
+        if self.mnode.topic_seen(&session.user, &topic.name).is_ok() {
+            // An existing name answers before anything else is looked at; not to those who may not know of it.
             return if topic.if_not_exists {
                 Ok(Outcome::Done)
             } else {

@@ -79,7 +79,7 @@ impl Engine {
         let mut pending = Vec::with_capacity(by_vgroup.len());
         for (vgroup, blocks) in by_vgroup {
             let request = WriteRequest { blocks, replicated: false };
-            pending.push(self.vnodes.get(vgroup)?.begin_write(request).await?);
+            pending.push(self.shard(vgroup)?.begin_write(request).await?);
         }
         Ok(StartedWrite { pending })
     }
@@ -100,7 +100,7 @@ impl Engine {
                 schema: stable.schema.clone(),
             });
         }
-        let vnode = self.vnodes.get(Self::vgroup_for(&info, table)?)?;
+        let vnode = self.shard(Self::vgroup_for(&info, table)?)?;
         match vnode.table(table).as_deref().map(|table| &table.kind) {
             Some(TableKind::Normal { schema }) => {
                 Ok(WriteTarget { database: info, stable: None, schema: schema.clone() })
@@ -132,7 +132,7 @@ impl Engine {
         let mut pending = Vec::with_capacity(plan.writes.len());
         for write in plan.writes {
             let request = WriteRequest { blocks: write.blocks, replicated: false };
-            pending.push(self.vnodes.get(write.vgroup)?.begin_write(request).await?);
+            pending.push(self.shard(write.vgroup)?.begin_write(request).await?);
         }
         StartedWrite { pending }.finish().await?;
         Ok(Outcome::Affected(plan.affected))
@@ -166,7 +166,7 @@ impl InsertCatalog for Names<'_> {
                 Some(_) => Err(Error::with(Code::TableExists, &name.name)),
             };
         }
-        let vnode = self.engine.vnodes.get(Engine::vgroup_for(&found.info, &name.name)?)?;
+        let vnode = self.engine.shard(Engine::vgroup_for(&found.info, &name.name)?)?;
         let kind = match (vnode.table(&name.name).as_deref().map(|table| &table.kind), used) {
             (None, None) => return Err(missing(&name.name)),
             (None, Some(stable)) => TargetKind::Child(stable.clone()),

@@ -27,6 +27,7 @@ impl v1::session_server::Session for SessionService {
     }
 
     async fn ping(&self, request: Request<v1::PingRequest>) -> Result<Response<v1::PingResponse>, Status> {
+        self.0.session(&request).map_err(|e| to_status(&e))?;
         Ok(Response::new(v1::PingResponse { payload: request.into_inner().payload }))
     }
 }

@@ -113,10 +113,7 @@ impl SubscriptionService {
         let commits = by_vgroup.into_iter().map(|(vgroup, commits)| async move {
             let mut results = Vec::with_capacity(commits.len());
             for (at, commit) in commits {
-                let result = match self.engine.vnodes().get(VgroupId(vgroup)) {
-                    Ok(vnode) => vnode.commit(commit).await,
-                    Err(error) => Err(error),
-                };
+                let result = self.commit_one(session, VgroupId(vgroup), commit).await;
                 results.push((at, v1::CommitResult { error: result.err().as_ref().map(to_detail) }));
             }
             results
@@ -127,10 +124,21 @@ impl SubscriptionService {
         Ok(v1::CommitResponse { results: results.into_iter().map(|(_, result)| result).collect() })
     }
 
-    fn do_offsets(&self, request: &v1::OffsetsRequest) -> Result<v1::OffsetsResponse> {
+    async fn commit_one(
+        &self,
+        session: &Session,
+        vgroup: VgroupId,
+        commit: vnode::CommitRequest,
+    ) -> Result<()> {
+        self.engine.mnode().check_consume(&session.user, commit.consumer, commit.topic)?;
+        self.engine.vnodes().get(vgroup)?.commit(commit).await
+    }
+
+    fn do_offsets(&self, session: &Session, request: &v1::OffsetsRequest) -> Result<v1::OffsetsResponse> {
         let of = request.of.iter().map(|place| {
-            let vnode = self.engine.vnodes().get(VgroupId(place.vgroup))?;
-            let offsets = vnode.offsets(TopicId(place.topic), &request.group);
+            let (topic, vgroup) = (TopicId(place.topic), VgroupId(place.vgroup));
+            self.engine.mnode().check_offsets(&session.user, topic, vgroup)?;
+            let offsets = self.engine.vnodes().get(vgroup)?.offsets(topic, &request.group);
             Ok(v1::Offsets {
                 committed: offsets.committed.map(|version| version.0),
                 log_first: offsets.log_first.0,
@@ -320,7 +328,7 @@ impl v1::subscription_server::Subscription for SubscriptionService {
         &self,
         request: Request<v1::OffsetsRequest>,
     ) -> Result<Response<v1::OffsetsResponse>, Status> {
-        self.engine.session(&request).map_err(|e| to_status(&e))?;
-        self.do_offsets(&request.into_inner()).map(Response::new).map_err(|e| to_status(&e))
+        let session = self.engine.session(&request).map_err(|e| to_status(&e))?;
+        self.do_offsets(&session, &request.into_inner()).map(Response::new).map_err(|e| to_status(&e))
     }
 }

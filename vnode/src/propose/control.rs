@@ -43,6 +43,12 @@ pub(crate) fn commit(state: &VnodeState, request: CommitRequest, is_quiet: bool)
     if !held.is_next_commit(consumer, sequence) || (is_quiet && is_stored) {
         return Ok(None);
     }
+    // Nobody has read beyond the end, and a group that goes on there would miss what is written up to it. An offset that
+    // is stored may lie there, after a log was lost; storing it once more changes nothing.
+    let end = state.applied().next();
+    if offset > end && !is_stored {
+        return Err(beyond_end(offset, end));
+    }
     let record = OffsetRecord::Commit { topic, group, offset, consumer, epoch, sequence };
     Checked::new(Kind::Offset, record.encode()).map(Some)
 }
@@ -53,6 +59,11 @@ pub(crate) fn keep_from(state: &VnodeState, from: Version, is_quiet: bool) -> Re
         return Ok(None);
     }
     Checked::new(Kind::Offset, OffsetRecord::Keep { from }.encode()).map(Some)
+}
+
+fn beyond_end(offset: Version, end: Version) -> Error {
+    Error::with(Code::OffsetOutOfRange, format_args!("offset={offset} end={end}"))
+        .hint(format!("the log ends at {end}: if it was cut after a crash, seek there to go on"))
 }
 
 /// Remembers where `latest` was: here. `Ok(None)` where there is an offset or a start already.

@@ -30,6 +30,8 @@ pub(crate) struct Proposer {
     suspect: Arc<AtomicBool>,
     /// As many handles as there are proposals that somebody waits for, and this one.
     waiting: Arc<()>,
+    /// The shard is being removed.
+    is_dropped: AtomicBool,
 }
 
 /// What the next proposal has to know of those before it.
@@ -90,11 +92,17 @@ impl Proposer {
             order: Mutex::new(order),
             suspect: Arc::default(),
             waiting: Arc::default(),
+            is_dropped: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn database(&self) -> Arc<DatabaseInfo> {
         Arc::clone(&self.database.read())
+    }
+
+    /// The shard goes, and does not come back.
+    pub(crate) fn dropped(&self) {
+        self.is_dropped.store(true, Ordering::Release);
     }
 
     pub(crate) fn set_database(&self, database: Arc<DatabaseInfo>) {
@@ -191,9 +199,20 @@ impl Proposer {
         order.queueing = true;
         let queued = self.group.enqueue(checked.proposal(now_ns)).await;
         order.queueing = false;
-        let pending = queued?;
+        let pending = queued.map_err(|error| self.told(error))?;
         order.queued += 1;
         Ok(Flight { pending, suspect: Arc::clone(&self.suspect), _waiting: Arc::clone(&self.waiting) })
+    }
+
+    /// What a caller is told when the group takes no records any more. A server that closes down comes back; a database
+    /// that is dropped does not.
+    fn told(&self, error: Error) -> Error {
+        match error.code() {
+            Code::ShuttingDown if self.is_dropped.load(Ordering::Acquire) => {
+                Error::with(Code::DatabaseDropping, &self.database().name)
+            }
+            _ => error,
+        }
     }
 
     async fn lock(&self) -> Result<MutexGuard<'_, Order>> {
@@ -223,7 +242,8 @@ impl Proposer {
         let nobody = OffsetRecord::DropGroup { topic: model::TopicId(0), group: String::new() };
         let barrier = Checked::new(wal::Kind::Offset, nobody.encode())?;
         order.queueing = true;
-        self.group.propose(barrier.proposal(order.received_ns)).await?;
+        let passed = self.group.propose(barrier.proposal(order.received_ns)).await;
+        passed.map_err(|error| self.told(error))?;
         order.queueing = false;
         order.overlay.clear();
         order.queued = self.state.read().own_records();

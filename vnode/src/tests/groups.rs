@@ -15,6 +15,17 @@ fn commit(consumer: ConsumerId, epoch: u64, sequence: u64, offset: u64) -> Commi
     }
 }
 
+/// Writes until the log ends at `end` at least.
+async fn grow(vnode: &Arc<Vnode>, end: u64) {
+    with_meter(vnode).await;
+    for n in 0.. {
+        if vnode.positions().end() >= Version(end) {
+            return;
+        }
+        vnode.write(rows(&[("a", n, 1)], Some(1))).await.unwrap();
+    }
+}
+
 fn committed(vnode: &Vnode) -> Option<u64> {
     vnode.offsets(T, "g").committed.map(|version| version.0)
 }
@@ -25,34 +36,35 @@ async fn commits_are_fenced_ordered_and_survive() {
     let time = clock();
     let vnode = open(dir.path(), &time).await;
     with_topic(&vnode, TopicKind::Database, TopicMeta::Without).await;
+    grow(&vnode, 60).await;
     // C021: three commits at once, then a late retry of the second.
     let (one, two, three) = tokio::join!(
-        vnode.commit(commit(ME, 1, 1, 100)),
-        vnode.commit(commit(ME, 1, 2, 160)),
-        vnode.commit(commit(ME, 1, 3, 130)),
+        vnode.commit(commit(ME, 1, 1, 10)),
+        vnode.commit(commit(ME, 1, 2, 16)),
+        vnode.commit(commit(ME, 1, 3, 13)),
     );
     one.and(two).and(three).unwrap();
-    assert_eq!(committed(&vnode), Some(130));
-    vnode.commit(commit(ME, 1, 2, 160)).await.unwrap();
-    assert_eq!(committed(&vnode), Some(130));
+    assert_eq!(committed(&vnode), Some(13));
+    vnode.commit(commit(ME, 1, 2, 16)).await.unwrap();
+    assert_eq!(committed(&vnode), Some(13));
 
     // C006: the vgroup moves on.
     let other = ConsumerId(12);
     own(&vnode, "g", other, 2).await;
-    let zombie = vnode.commit(commit(ME, 1, 9, 900)).await.unwrap_err();
+    let zombie = vnode.commit(commit(ME, 1, 9, 9_000)).await.unwrap_err();
     assert_eq!(zombie.code(), Code::ConsumerMismatch);
-    vnode.commit(commit(other, 2, 1, 500)).await.unwrap();
+    vnode.commit(commit(other, 2, 1, 50)).await.unwrap();
 
     crash(vnode).await;
     let vnode = open(dir.path(), &time).await;
-    assert_eq!(committed(&vnode), Some(500));
-    assert_eq!(vnode.commit(commit(ME, 1, 10, 120)).await.unwrap_err().code(), Code::ConsumerMismatch);
+    assert_eq!(committed(&vnode), Some(50));
+    assert_eq!(vnode.commit(commit(ME, 1, 10, 12)).await.unwrap_err().code(), Code::ConsumerMismatch);
     vnode.flush().await.unwrap();
     crash(vnode).await;
     let vnode = open(dir.path(), &time).await;
-    assert_eq!(committed(&vnode), Some(500), "from the checkpoint");
+    assert_eq!(committed(&vnode), Some(50), "from the checkpoint");
     vnode.commit(commit(other, 2, 1, 1)).await.unwrap();
-    assert_eq!(committed(&vnode), Some(500), "a retry from before the restart");
+    assert_eq!(committed(&vnode), Some(50), "a retry from before the restart");
     vnode.drop_group(T, "g").await.unwrap();
     assert_eq!(committed(&vnode), None);
     vnode.close().await.unwrap();
@@ -63,11 +75,71 @@ async fn equal_commits_make_no_records() {
     let dir = tempfile::tempdir().unwrap();
     let vnode = open(dir.path(), &clock()).await;
     with_topic(&vnode, TopicKind::Database, TopicMeta::Without).await;
-    vnode.commit(commit(ME, 1, 1, 5)).await.unwrap();
+    vnode.commit(commit(ME, 1, 1, 3)).await.unwrap();
     let end = vnode.positions().appended;
-    vnode.commit(commit(ME, 1, 2, 5)).await.unwrap();
+    vnode.commit(commit(ME, 1, 2, 3)).await.unwrap();
     assert_eq!(vnode.positions().appended, end);
     vnode.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_commit_beyond_the_end_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let time = clock();
+    let vnode = open(dir.path(), &time).await;
+    with_topic(&vnode, TopicKind::Database, TopicMeta::Without).await;
+    grow(&vnode, 20).await;
+    let end = vnode.positions().end().0;
+    let beyond = vnode.commit(commit(ME, 1, 1, end + 1)).await.unwrap_err();
+    assert_eq!((beyond.code(), committed(&vnode)), (Code::OffsetOutOfRange, None));
+    assert!(beyond.to_string().contains(&format!("end={end}")), "{beyond}");
+    let zombie = vnode.commit(commit(ConsumerId(12), 1, 1, end + 1)).await.unwrap_err();
+    assert_eq!(zombie.code(), Code::ConsumerMismatch, "who is not the owner learns nothing of the log");
+    vnode.commit(commit(ME, 1, 1, end)).await.unwrap();
+    assert_eq!(committed(&vnode), Some(end), "the end itself is what a reader that has read all commits");
+    // A late retry is a success whatever it names, as it changes nothing.
+    vnode.commit(commit(ME, 1, 1, end + 100)).await.unwrap();
+    assert_eq!(committed(&vnode), Some(end));
+    vnode.close().await.unwrap();
+}
+
+/// C023: the machine has lost the end of the log, and with it rows and commits; the consumer lives and tries again.
+#[tokio::test]
+async fn a_retry_after_the_log_was_cut_stores_what_is_left_and_nothing_beyond() {
+    let (dir, synced) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let time = clock();
+    let vnode = open(dir.path(), &time).await;
+    with_topic(&vnode, TopicKind::Database, TopicMeta::Without).await;
+    grow(&vnode, 20).await;
+    vnode.commit(commit(ME, 1, 1, 15)).await.unwrap();
+    crash(vnode).await;
+    copy(dir.path(), synced.path());
+    let vnode = open(dir.path(), &time).await;
+    grow(&vnode, 40).await;
+    vnode.commit(commit(ME, 1, 2, 38)).await.unwrap();
+    crash(vnode).await;
+
+    let vnode = open(synced.path(), &time).await;
+    assert_eq!(committed(&vnode), Some(15));
+    vnode.commit(commit(ME, 1, 1, 15)).await.unwrap();
+    assert_eq!(vnode.commit(commit(ME, 1, 2, 38)).await.unwrap_err().code(), Code::OffsetOutOfRange);
+    assert_eq!(committed(&vnode), Some(15), "rows that get these versions now are not skipped");
+    vnode.commit(commit(ME, 1, 2, 18)).await.unwrap();
+    assert_eq!(committed(&vnode), Some(18));
+    vnode.close().await.unwrap();
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let from = entry.unwrap().path();
+        let to = to.join(from.file_name().unwrap());
+        if from.is_dir() {
+            std::fs::create_dir(&to).unwrap();
+            copy(&from, &to);
+        } else {
+            std::fs::copy(&from, &to).unwrap();
+        }
+    }
 }
 
 #[tokio::test]

@@ -142,3 +142,15 @@ async fn receive_times_never_fall() {
     assert!(times.is_sorted() && times[0] == START_NS, "{times:?}");
     vnode.close().await.unwrap();
 }
+
+/// A statement that had found the shard before its database was dropped.
+#[tokio::test]
+async fn a_dropped_shard_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let vnode = open(dir.path(), &clock()).await;
+    with_meter(&vnode).await;
+    vnode.discard().await;
+    let error = vnode.write(rows(&[("a", 1, 1)], Some(1))).await.unwrap_err();
+    assert_eq!(error.code(), model::Code::DatabaseDropping);
+    assert!(error.message().contains("plant"), "{error}");
+}

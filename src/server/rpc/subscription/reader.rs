@@ -158,6 +158,7 @@ impl Reader {
     }
 
     async fn open(&mut self) -> Result<Subscription> {
+        self.require_permission()?;
         let engine = &self.opened.engine;
         let vnode = engine.vnodes().get(VgroupId(self.start.vgroup))?;
         self.precision = precision_to_wire(vnode.database().options.precision);
@@ -212,16 +213,8 @@ impl Reader {
 
     /// GRANT and REVOKE take effect while consumers run: the client starts anew once a heartbeat says that it may.
     fn require_permission(&self) -> Result<()> {
-        let mnode = self.opened.engine.mnode();
-        let topic = TopicId(self.start.topic);
-        let catalog = mnode.catalog();
-        let found = catalog
-            .topic_by_id(topic)
-            .ok_or_else(|| Error::with(Code::TopicNotExist, format_args!("id={topic}")))?;
-        match mnode.may_subscribe(&self.opened.session.user, &found.name)? {
-            true => Ok(()),
-            false => Err(Error::with(Code::NoPrivilege, format_args!("topic={}", found.name))),
-        }
+        let (opened, topic) = (&self.opened, TopicId(self.start.topic));
+        opened.engine.mnode().check_consume(&opened.session.user, opened.consumer, topic)
     }
 
     /// Tells the client once how far this has read without anything to give, and whether it is `reading_on`.
