@@ -15,6 +15,7 @@ mod field;
 mod full_disk;
 mod import;
 mod lifecycle;
+mod memory;
 mod offsets;
 mod oracle_tmq;
 mod parquet_readers;

@@ -105,3 +105,20 @@ fn the_deepest_statements_run_on_the_servers_stack() {
         .join()
         .unwrap();
 }
+
+#[test]
+fn zz_measure() {
+    let n: usize = std::env::var("N").ok().and_then(|n| n.parse().ok()).unwrap_or(512);
+    let f = std::env::var("F").unwrap_or("AVG".into());
+    std::thread::Builder::new()
+        .stack_size(8 << 20)
+        .spawn(move || {
+            let store = fixture(n);
+            let list: Vec<String> = (1..n).map(|c| format!("{f}(c{c})")).collect();
+            let (a, b) = store.planning_us(&format!("SELECT {} FROM w", list.join(", ")), 1);
+            eprintln!("n={n} logical={a} physical={b}");
+        })
+        .unwrap()
+        .join()
+        .unwrap();
+}
