@@ -45,7 +45,7 @@ use datafusion::prelude::SessionConfig;
 use futures::StreamExt as _;
 use model::{Error, Result};
 
-use crate::operator::fair::TakeTurns;
+use crate::operator::fair::{TakeTurns, without_turns};
 use crate::operator::node::OperatorPlanner;
 use crate::operator::scan::ShardTable;
 use crate::plan::error::from_datafusion;
@@ -186,7 +186,7 @@ impl Engine {
     pub async fn explain(&self, plan: &Plan) -> Result<Vec<String>> {
         let (physical, _) = self.physical(plan).await.map_err(from_datafusion)?;
         let text = displayable(physical.as_ref()).indent(false).to_string();
-        Ok(text.lines().map(str::to_owned).collect())
+        Ok(without_turns(&text))
     }
 
     /// Runs the query to its end and gives its plan with what each operator did, a line an operator.
@@ -197,7 +197,7 @@ impl Engine {
             batch.map_err(from_datafusion)?;
         }
         let text = DisplayableExecutionPlan::with_metrics(physical.as_ref()).indent(false).to_string();
-        Ok(text.lines().map(str::to_owned).collect())
+        Ok(without_turns(&text))
     }
 }
 
@@ -288,4 +288,62 @@ impl QueryPlanner for Planner {
 pub fn block_on_collect(engine: &Engine, plan: &Plan) -> Result<Vec<RecordBatch>> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(Error::internal)?;
     runtime.block_on(async { engine.execute(plan).await?.collect().await })
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Int32Array};
+    use model::{DatabaseId, DatabaseInfo, DatabaseOptions};
+
+    use super::*;
+    use crate::ast::Statement;
+    use crate::plan::{Relations, Session, plan, relations_named};
+    use crate::source::{Relation, RelationKind};
+
+    /// The physical plan of `aggregates` averages of a column each.
+    fn averages(aggregates: usize) -> Arc<dyn ExecutionPlan> {
+        let columns = (0..aggregates).map(|column| {
+            let values: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
+            (format!("c{column}"), values)
+        });
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let calls: Vec<String> = (0..aggregates).map(|column| format!("AVG(c{column})")).collect();
+        let sql = format!("SELECT {} FROM information_schema.w", calls.join(", "));
+        let Statement::Query(query) = crate::parser::parse(&sql).unwrap() else { panic!("not a query") };
+        let database = DatabaseInfo {
+            id: DatabaseId(1),
+            name: "information_schema".into(),
+            options: DatabaseOptions::default(),
+            vgroups: vec![],
+            create_time_ns: 0,
+        };
+        let mut relations = Relations::new();
+        for name in relations_named(&query) {
+            let kind = RelationKind::System { name: "w".into(), batch: batch.clone() };
+            relations.insert(name, Relation { database: Arc::new(database.clone()), kind, shards: vec![] });
+        }
+        let plan = plan(&query, &relations, &Session::default()).unwrap();
+        let engine = Engine::new(&EngineSettings { parallelism: 1, memory_bytes: 1 << 20 }).unwrap();
+        futures::executor::block_on(engine.physical(&plan)).unwrap().0
+    }
+
+    /// Pairs of a constant of a node's input and a column of the node: what DataFusion looks at to carry constants on.
+    fn comparisons(plan: &dyn ExecutionPlan) -> usize {
+        let own: usize = match plan.name() {
+            // These two carry nothing on, or all as it is.
+            "OperatorExec" | "Turn" => 0,
+            _ => {
+                let inputs = plan.children().into_iter();
+                let constants = inputs.map(|input| input.properties().eq_properties.constants().len());
+                constants.map(|constants| constants * plan.schema().fields().len()).sum()
+            }
+        };
+        own + plan.children().into_iter().map(|input| comparisons(input.as_ref())).sum::<usize>()
+    }
+
+    #[test]
+    fn planning_does_not_compare_each_aggregate_with_each() {
+        let [few, many] = [100, 200].map(|aggregates| comparisons(averages(aggregates).as_ref()));
+        assert!(many <= 2 * few, "few={few} many={many}");
+    }
 }

@@ -71,10 +71,4 @@ impl Reservation {
         other.grow(bytes)?;
         Ok(other)
     }
-
-    /// Bytes.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.0.size()
-    }
 }

@@ -53,6 +53,10 @@ impl PhysicalOptimizerRule for TakeTurns {
     }
 }
 
+/// Its name, and a level of a plan as DataFusion displays it.
+const TURN: &str = "Turn";
+const INDENT: &str = "  ";
+
 /// Passes batches on, and lets others run before it asks for the next.
 #[derive(Debug)]
 struct Turn {
@@ -61,13 +65,13 @@ struct Turn {
 
 impl DisplayAs for Turn {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Turn")
+        f.write_str(TURN)
     }
 }
 
 impl ExecutionPlan for Turn {
     fn name(&self) -> &str {
-        "Turn"
+        TURN
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -102,6 +106,24 @@ impl ExecutionPlan for Turn {
     }
 }
 
+/// The lines of a plan as it is displayed, without the turns: they say nothing of what is computed.
+pub(crate) fn without_turns(displayed: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    // Depths of the turns that the line is below.
+    let mut turns: Vec<usize> = Vec::new();
+    for line in displayed.lines() {
+        let node = line.trim_start();
+        let depth = (line.len() - node.len()) / INDENT.len();
+        turns.retain(|turn| *turn < depth);
+        if node == TURN || node.starts_with("Turn, metrics=") {
+            turns.push(depth);
+        } else {
+            lines.push(format!("{}{node}", INDENT.repeat(depth.saturating_sub(turns.len()))));
+        }
+    }
+    lines
+}
+
 struct Turns {
     input: SendableRecordBatchStream,
     /// A batch was given since others had their turn.
@@ -126,5 +148,17 @@ impl Stream for Turns {
 impl RecordBatchStream for Turns {
     fn schema(&self) -> SchemaRef {
         self.input.schema()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_not_shown() {
+        let plan =
+            "Turn\n  Union\n    Turn, metrics=[]\n      Join\n        Turn\n          A\n        B\n    C\n";
+        assert_eq!(without_turns(plan), ["Union", "  Join", "    A", "    B", "  C"]);
     }
 }
