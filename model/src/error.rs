@@ -82,7 +82,7 @@ codes! {
     // connection and service
     Unreachable = 0x000B, Unavailable, true, "Unable to establish connection", "check the address and that the server runs";
     NotSupported = 0x0100, Unsupported, false, "Operation not supported", "docs/sql.md lists what is";
-    OutOfMemory = 0x0102, Unavailable, true, "Out of Memory", "narrow the query or raise the memory budget";
+    OutOfMemory = 0x0102, Unavailable, true, "Out of Memory", "narrow the query, or raise query_memory_bytes in the configuration";
     OutOfRange = 0x0112, Invalid, false, "Out of range", "";
     InvalidParameters = 0x0118, Invalid, false, "Invalid parameters", "";
     InvalidTimestamp = 0x0127, Invalid, false, "Invalid timestamp format", "write 'YYYY-MM-DD HH:MM:SS.fff' or epoch ticks";

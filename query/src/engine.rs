@@ -8,6 +8,9 @@ use arrow_schema::{Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::Result as DfResult;
+use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
+use datafusion::datasource::source_as_provider;
+use datafusion::execution::TaskContext;
 use datafusion::execution::context::{QueryPlanner, SessionState};
 use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
@@ -28,13 +31,13 @@ use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggreg
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::combine_partial_final_agg::CombinePartialFinalAggregate;
-use datafusion::physical_optimizer::ensure_coop::EnsureCooperative;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::join_selection::JoinSelection;
 use datafusion::physical_optimizer::limit_pushdown::LimitPushdown;
 use datafusion::physical_optimizer::output_requirements::OutputRequirements;
 use datafusion::physical_optimizer::projection_pushdown::ProjectionPushdown;
 use datafusion::physical_optimizer::update_aggr_exprs::OptimizeAggregateOrder;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream, displayable, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner as _};
@@ -42,9 +45,18 @@ use datafusion::prelude::SessionConfig;
 use futures::StreamExt as _;
 use model::{Error, Result};
 
+use crate::operator::fair::{TakeTurns, without_turns};
 use crate::operator::node::OperatorPlanner;
+use crate::operator::scan::ShardTable;
 use crate::plan::error::from_datafusion;
 use crate::plan::{OutputColumn, Plan};
+
+/// A batch of an operator (joins, sorts and aggregates make batches of their own) is made of so many rows that it takes
+/// no more than this if all values are as long as their columns allow. Values that long are rare, batches of few rows
+/// are slow: more than what a scan puts into a batch.
+const BATCH_BYTES_MAX: usize = 64 << 20;
+/// And no fewer rows than this.
+const BATCH_ROWS_MIN: usize = 64;
 
 /// How an [`Engine`] may spend the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,23 +160,60 @@ impl Engine {
         if plan.shards <= 1 { &self.narrow } else { &self.wide }
     }
 
-    async fn physical(&self, plan: &Plan) -> Result<Arc<dyn ExecutionPlan>> {
-        self.state(plan).create_physical_plan(&plan.logical).await.map_err(from_datafusion)
+    /// The physical plan, and what running it needs.
+    async fn physical(&self, plan: &Plan) -> DfResult<(Arc<dyn ExecutionPlan>, Arc<TaskContext>)> {
+        let state = self.state(plan);
+        let optimized = state.optimize(&plan.logical)?;
+        let rows = (BATCH_BYTES_MAX / row_bytes_max(&optimized)?.max(1)).max(BATCH_ROWS_MIN);
+        if rows >= state.config().batch_size() {
+            let physical = state.query_planner().create_physical_plan(&optimized, state).await?;
+            return Ok((physical, state.task_ctx()));
+        }
+        let mut own = state.clone();
+        *own.config_mut() = state.config().clone().with_batch_size(rows);
+        let physical = own.query_planner().create_physical_plan(&optimized, &own).await?;
+        Ok((physical, own.task_ctx()))
     }
 
     /// Starts a query.
     pub async fn execute(&self, plan: &Plan) -> Result<QueryStream> {
-        let physical = self.physical(plan).await?;
-        let stream = execute_stream(physical, self.state(plan).task_ctx()).map_err(from_datafusion)?;
+        let (physical, context) = self.physical(plan).await.map_err(from_datafusion)?;
+        let stream = execute_stream(physical, context).map_err(from_datafusion)?;
         Ok(QueryStream { columns: plan.columns.clone(), stream: named(stream, &plan.columns) })
     }
 
     /// The plan as EXPLAIN shows it, a line an operator.
     pub async fn explain(&self, plan: &Plan) -> Result<Vec<String>> {
-        let physical = self.physical(plan).await?;
+        let (physical, _) = self.physical(plan).await.map_err(from_datafusion)?;
         let text = displayable(physical.as_ref()).indent(false).to_string();
-        Ok(text.lines().map(str::to_owned).collect())
+        Ok(without_turns(&text))
     }
+
+    /// Runs the query to its end and gives its plan with what each operator did, a line an operator.
+    pub async fn analyze(&self, plan: &Plan) -> Result<Vec<String>> {
+        let (physical, context) = self.physical(plan).await.map_err(from_datafusion)?;
+        let mut stream = execute_stream(Arc::clone(&physical), context).map_err(from_datafusion)?;
+        while let Some(batch) = stream.next().await {
+            batch.map_err(from_datafusion)?;
+        }
+        let text = DisplayableExecutionPlan::with_metrics(physical.as_ref()).indent(false).to_string();
+        Ok(without_turns(&text))
+    }
+}
+
+/// Bytes that a row of the plan may have at most, by the declared widths of the columns that its scans read: a join puts
+/// the rows of several together.
+fn row_bytes_max(plan: &LogicalPlan) -> DfResult<usize> {
+    let mut bytes = 0_usize;
+    plan.apply(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Some(table) = source_as_provider(&scan.source)?.downcast_ref::<ShardTable>()
+        {
+            bytes = bytes.saturating_add(table.row_bytes(scan.projection.as_deref()));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(bytes)
 }
 
 /// Gives the batches the names of the result's columns.
@@ -215,8 +264,8 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
         Arc::new(OutputRequirements::new_remove_mode()),
         Arc::new(LimitPushdown::new()),
         Arc::new(ProjectionPushdown::new()),
-        // Long scans yield to the runtime, so that a query can be cancelled.
-        Arc::new(EnsureCooperative::new()),
+        // Also what lets a query be cancelled.
+        Arc::new(TakeTurns),
     ]
 }
 
@@ -239,4 +288,62 @@ impl QueryPlanner for Planner {
 pub fn block_on_collect(engine: &Engine, plan: &Plan) -> Result<Vec<RecordBatch>> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(Error::internal)?;
     runtime.block_on(async { engine.execute(plan).await?.collect().await })
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Int32Array};
+    use model::{DatabaseId, DatabaseInfo, DatabaseOptions};
+
+    use super::*;
+    use crate::ast::Statement;
+    use crate::plan::{Relations, Session, plan, relations_named};
+    use crate::source::{Relation, RelationKind};
+
+    /// The physical plan of `aggregates` averages of a column each.
+    fn averages(aggregates: usize) -> Arc<dyn ExecutionPlan> {
+        let columns = (0..aggregates).map(|column| {
+            let values: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
+            (format!("c{column}"), values)
+        });
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let calls: Vec<String> = (0..aggregates).map(|column| format!("AVG(c{column})")).collect();
+        let sql = format!("SELECT {} FROM information_schema.w", calls.join(", "));
+        let Statement::Query(query) = crate::parser::parse(&sql).unwrap() else { panic!("not a query") };
+        let database = DatabaseInfo {
+            id: DatabaseId(1),
+            name: "information_schema".into(),
+            options: DatabaseOptions::default(),
+            vgroups: vec![],
+            create_time_ns: 0,
+        };
+        let mut relations = Relations::new();
+        for name in relations_named(&query) {
+            let kind = RelationKind::System { name: "w".into(), batch: batch.clone() };
+            relations.insert(name, Relation { database: Arc::new(database.clone()), kind, shards: vec![] });
+        }
+        let plan = plan(&query, &relations, &Session::default()).unwrap();
+        let engine = Engine::new(&EngineSettings { parallelism: 1, memory_bytes: 1 << 20 }).unwrap();
+        futures::executor::block_on(engine.physical(&plan)).unwrap().0
+    }
+
+    /// Pairs of a constant of a node's input and a column of the node: what DataFusion looks at to carry constants on.
+    fn comparisons(plan: &dyn ExecutionPlan) -> usize {
+        let own: usize = match plan.name() {
+            // These two carry nothing on, or all as it is.
+            "OperatorExec" | "Turn" => 0,
+            _ => {
+                let inputs = plan.children().into_iter();
+                let constants = inputs.map(|input| input.properties().eq_properties.constants().len());
+                constants.map(|constants| constants * plan.schema().fields().len()).sum()
+            }
+        };
+        own + plan.children().into_iter().map(|input| comparisons(input.as_ref())).sum::<usize>()
+    }
+
+    #[test]
+    fn planning_does_not_compare_each_aggregate_with_each() {
+        let [few, many] = [100, 200].map(|aggregates| comparisons(averages(aggregates).as_ref()));
+        assert!(many <= 2 * few, "few={few} many={many}");
+    }
 }

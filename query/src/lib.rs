@@ -9,6 +9,7 @@ mod function;
 pub mod insert;
 pub mod lexer;
 pub mod literal;
+pub mod memory;
 pub mod operator;
 pub mod parser;
 pub mod plan;

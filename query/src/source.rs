@@ -12,6 +12,8 @@ use datafusion::physical_plan::{PhysicalExpr, SendableRecordBatchStream};
 use model::{ColumnId, DatabaseInfo, Result, StableInfo, TableInfo, TableUid, Version};
 use parking_lot::Mutex;
 
+use crate::memory::QueryMemory;
+
 /// A table that a query names, with everything the planner needs to know of it.
 #[derive(Clone, Debug)]
 pub struct Relation {
@@ -162,6 +164,8 @@ pub struct ScanRequest {
     pub limit: Option<usize>,
     /// Show the rows as of this version.
     pub as_of: Option<Version>,
+    /// What it may hold: rows that are made and not yet taken are reserved there.
+    pub memory: QueryMemory,
 }
 
 /// One output column of a scan.

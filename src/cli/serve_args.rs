@@ -13,8 +13,8 @@ use super::common::ConnectArgs;
                         not served); the log goes to stderr. SIGTERM and Ctrl-C stop in order, SIGKILL loses nothing\n\
                         that was acknowledged.\n\n\
                         Each setting comes from its flag, else from TIDEMARK_DATA_DIR, TIDEMARK_GRPC, TIDEMARK_HTTP,\n\
-                        TIDEMARK_INSECURE or TIDEMARK_LOG, else from the file. What --print-config prints is such a\n\
-                        file.\n\n\
+                        TIDEMARK_INSECURE, TIDEMARK_QUERY_MEMORY_BYTES or TIDEMARK_LOG, else from the file. What\n\
+                        --print-config prints is such a file.\n\n\
                         tidemark serve --data-dir /var/lib/tidemark --config /etc/tidemark.toml"
 )]
 pub struct ServeArgs {
@@ -33,6 +33,9 @@ pub struct ServeArgs {
     /// Listen beyond this machine although root still has the default password
     #[arg(long)]
     pub insecure: bool,
+    /// Memory of all queries together; one that needs more ends with 0x0102 [default: 1073741824]
+    #[arg(long, value_name = "BYTES")]
+    pub query_memory_bytes: Option<usize>,
     /// Show the settings in force, each with its source, and exit
     #[arg(long)]
     pub print_config: bool,

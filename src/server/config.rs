@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use model::{Code, Error, Result};
+use query::engine::EngineSettings;
 use serde::Deserialize;
 
 /// Where a setting's value comes from.
@@ -51,6 +52,8 @@ pub struct Config {
     pub http: Setting<SocketAddr>,
     /// Listen beyond loopback although root still has the default password.
     pub insecure: Setting<bool>,
+    /// Memory of all queries together, in bytes; past it a query ends with [`Code::OutOfMemory`].
+    pub query_memory_bytes: Setting<usize>,
     /// Filter of the log on stderr, as `tracing` writes it.
     pub log: Setting<String>,
 }
@@ -67,6 +70,8 @@ pub struct Layer {
     pub http: Option<String>,
     /// See [`Config`].
     pub insecure: Option<bool>,
+    /// See [`Config`].
+    pub query_memory_bytes: Option<usize>,
     /// See [`Config`].
     pub log: Option<String>,
 }
@@ -105,11 +110,18 @@ impl Layer {
                     .hint("write true or false"));
             }
         };
+        let query_memory_bytes = lookup("TIDEMARK_QUERY_MEMORY_BYTES").map(|text| {
+            text.parse().map_err(|_| {
+                Error::with(Code::InvalidConfig, format!("TIDEMARK_QUERY_MEMORY_BYTES={text}"))
+                    .hint("write a number of bytes, such as 1073741824")
+            })
+        });
         Ok(Self {
             data_dir: lookup("TIDEMARK_DATA_DIR").map(PathBuf::from),
             grpc: lookup("TIDEMARK_GRPC"),
             http: lookup("TIDEMARK_HTTP"),
             insecure,
+            query_memory_bytes: query_memory_bytes.transpose()?,
             log: lookup("TIDEMARK_LOG"),
         })
     }
@@ -126,6 +138,10 @@ impl Config {
             grpc: Setting { value: SocketAddr::from(([127, 0, 0, 1], 6030)), origin: Origin::Default },
             http: Setting { value: SocketAddr::from(([127, 0, 0, 1], 6041)), origin: Origin::Default },
             insecure: Setting { value: false, origin: Origin::Default },
+            query_memory_bytes: Setting {
+                value: EngineSettings::default().memory_bytes,
+                origin: Origin::Default,
+            },
             log: Setting { value: "info,openraft=warn".to_owned(), origin: Origin::Default },
         };
         for (origin, layer) in layers {
@@ -133,6 +149,7 @@ impl Config {
             lay(&mut config.grpc, origin, address("grpc", layer.grpc)?);
             lay(&mut config.http, origin, address("http", layer.http)?);
             lay(&mut config.insecure, origin, layer.insecure);
+            lay(&mut config.query_memory_bytes, origin, layer.query_memory_bytes);
             lay(&mut config.log, origin, layer.log);
         }
         Ok(config)
@@ -162,6 +179,11 @@ impl fmt::Display for Config {
         writeln!(f, "grpc = \"{}\"  # {}", self.grpc.value, self.grpc.origin)?;
         writeln!(f, "http = \"{}\"  # {}", self.http.value, self.http.origin)?;
         writeln!(f, "insecure = {}  # {}", self.insecure.value, self.insecure.origin)?;
+        writeln!(
+            f,
+            "query_memory_bytes = {}  # {}",
+            self.query_memory_bytes.value, self.query_memory_bytes.origin
+        )?;
         writeln!(f, "log = {:?}  # {}", self.log.value, self.log.origin)
     }
 }
@@ -175,7 +197,7 @@ mod tests {
         let file = Layer { grpc: Some("127.0.0.1:1".into()), log: Some("debug".into()), ..Layer::default() };
         let environment =
             Layer::from_environment(|name| (name == "TIDEMARK_GRPC").then(|| "localhost:2".into())).unwrap();
-        let flags = Layer { insecure: Some(true), ..Layer::default() };
+        let flags = Layer { insecure: Some(true), query_memory_bytes: Some(1 << 20), ..Layer::default() };
         let config = Config::merge(vec![
             (Origin::File, file),
             (Origin::Environment, environment),
@@ -186,6 +208,7 @@ mod tests {
         assert!(text.contains("grpc = \"127.0.0.1:2\"  # environment"), "{text}");
         assert!(text.contains("log = \"debug\"  # file"), "{text}");
         assert!(text.contains("insecure = true  # flag"), "{text}");
+        assert!(text.contains("query_memory_bytes = 1048576  # flag"), "{text}");
         assert!(text.contains("http = \"127.0.0.1:6041\"  # default"), "{text}");
         let again: Layer = toml::from_str(&text).unwrap();
         assert_eq!(again.insecure, Some(true), "what is printed can be used as a file");

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::{Code, Error, Result};
+use query::engine::EngineSettings;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -41,7 +42,12 @@ impl Server {
     /// # Errors
     /// Of the data directory, the metadata group or the listener; [`Code::InsecureListen`] for an address beyond
     /// loopback while root has the default password, unless `insecure`.
-    pub async fn start(data_dir: &Path, grpc: SocketAddr, insecure: bool) -> Result<Self> {
+    pub async fn start(
+        data_dir: &Path,
+        grpc: SocketAddr,
+        insecure: bool,
+        queries: &EngineSettings,
+    ) -> Result<Self> {
         // An address that is taken is noticed before anything is made.
         let listener = TcpListener::bind(grpc).await.map_err(|e| {
             Error::text(Code::Io, format!("cannot listen: grpc={grpc} cause={e}"))
@@ -54,7 +60,7 @@ impl Server {
             return Err(Error::with(Code::InsecureListen, grpc));
         }
         let data_dir = DataDir::open(data_dir)?;
-        let engine = Engine::open(data_dir, Arc::new(SystemClock::default())).await?;
+        let engine = Engine::open(data_dir, Arc::new(SystemClock::default()), queries).await?;
         if is_open && engine.mnode().root_has_default_password().await? {
             engine.close().await?;
             return Err(Error::with(Code::InsecureListen, grpc));

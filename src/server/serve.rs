@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use model::{Error, Result};
+use query::engine::EngineSettings;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -25,7 +26,10 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     ignore_file_size_signal();
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::internal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::internal)?;
-    let mut server = Server::start(&config.data_dir.value, config.grpc.value, config.insecure.value).await?;
+    let queries =
+        EngineSettings { memory_bytes: config.query_memory_bytes.value, ..EngineSettings::default() };
+    let mut server =
+        Server::start(&config.data_dir.value, config.grpc.value, config.insecure.value, &queries).await?;
     // Scripts wait for this line: from here on statements are answered.
     let ready = writeln!(stdout, "ready grpc={} http=-", server.grpc()).and_then(|()| stdout.flush());
     if let Err(error) = ready {
@@ -52,6 +56,7 @@ fn load(args: &ServeArgs) -> Result<Config> {
         grpc: args.grpc.clone(),
         http: args.http.clone(),
         insecure: args.insecure.then_some(true),
+        query_memory_bytes: args.query_memory_bytes,
         log: None,
     };
     layers.push((Origin::Flag, flags));

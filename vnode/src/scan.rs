@@ -10,6 +10,7 @@ use datafusion::physical_plan::SendableRecordBatchStream;
 use futures::TryStreamExt;
 use model::{Code, ColumnId, Error, Result, SchemaVersion, TableInfo, TableKind, TableUid, Version};
 use parking_lot::RwLock;
+use query::memory::QueryMemory;
 use query::source::{
     ScanColumn, ScanOrder, ScanRequest, Shard, SummedScan, TableFilter, TableListRequest, TimeRange,
 };
@@ -66,6 +67,7 @@ impl Vnode {
             time: self.kept(request.time),
             order: request.order,
             limit: request.limit,
+            memory: request.memory,
         };
         Ok((snapshot, plan))
     }
@@ -135,6 +137,7 @@ impl Vnode {
                 time: self.kept(time),
                 order: ScanOrder::Any,
                 limit: None,
+                memory: QueryMemory::default(),
             };
             (state.store.snapshot(), scan)
         };

@@ -127,9 +127,10 @@ fn keep_type(name: &str, value: Typed, f: fn(f64) -> f64) -> Result<Typed> {
     if value.ty.is_integer() && matches!(name, "ceil" | "floor") {
         return Ok(Typed { timeline: false, ..value });
     }
-    let integer: Option<fn(i64) -> i64> = match name {
-        "abs" => Some(i64::wrapping_abs),
-        "sign" => Some(i64::signum),
+    let integer: Option<fn(i64) -> Option<i64>> = match name {
+        // What its type has no number for becomes NULL: the least integer has none above zero.
+        "abs" => Some(i64::checked_abs),
+        "sign" => Some(|v| Some(v.signum())),
         _ => None,
     };
     let unsigned = value.ty.is_unsigned();
@@ -151,7 +152,7 @@ fn keep_type(name: &str, value: Typed, f: fn(f64) -> f64) -> Result<Typed> {
             }
             (_, Some(integer)) => {
                 let wide = arrow::compute::cast(array, &Arrow::Int64)?;
-                let values: Int64Array = wide.as_primitive::<Int64Type>().unary(integer);
+                let values: Int64Array = wide.as_primitive::<Int64Type>().unary_opt(integer);
                 arrow::compute::cast(&values, array.data_type())?
             }
             (_, None) => Arc::clone(array),

@@ -1,15 +1,20 @@
 //! String functions. Positions and lengths count characters.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray, UInt8Array};
 use arrow::datatypes::Int64Type;
+use datafusion::common::{Result as DfResult, resources_err};
 use datafusion::logical_expr::Expr as DfExpr;
 use model::{DataType, Result};
 
 use crate::function::native::call;
 use crate::function::{Call, type_error};
 use crate::plan::types::{Ty, Typed};
+
+/// Text that a function may make of one batch of rows, in bytes: no operator has reserved it yet.
+const TEXT_BYTES_MAX: usize = 256 << 20;
 
 pub(super) fn knows(name: &str) -> bool {
     matches!(
@@ -106,7 +111,7 @@ pub(super) fn bind(call: &Call<'_>) -> Result<Typed> {
                 let codes: UInt8Array = (0..rows)
                     .map(|i| first.filter(|a| a.is_valid(i)).map(|a| a.value(i).bytes().next().unwrap_or(0)))
                     .collect();
-                Arc::new(codes)
+                Ok(Arc::new(codes))
             })?;
             Ok(Typed::new(expr, Ty::plain(DataType::UTinyInt)))
         }
@@ -148,7 +153,7 @@ fn row_call(
     to: DataType,
     source: &Call<'_>,
     integers: usize,
-    body: impl Fn(&[&StringArray], &[&Int64Array], usize) -> ArrayRef + Send + Sync + 'static,
+    body: impl Fn(&[&StringArray], &[&Int64Array], usize) -> DfResult<ArrayRef> + Send + Sync + 'static,
 ) -> Result<DfExpr> {
     let strings = source.args.len() - integers.min(source.args.len());
     let mut args = Vec::with_capacity(source.args.len());
@@ -164,7 +169,7 @@ fn row_call(
         let (text, numbers) = arrays.split_at(strings.min(arrays.len()));
         let text: Vec<&StringArray> = text.iter().map(|a| a.as_string::<i32>()).collect();
         let numbers: Vec<&Int64Array> = numbers.iter().map(|a| a.as_primitive::<Int64Type>()).collect();
-        Ok(body(&text, &numbers, rows))
+        body(&text, &numbers, rows)
     }))
 }
 
@@ -196,8 +201,24 @@ pub(super) fn texts(
     ty: Ty,
     f: impl Fn(&[&str], &[i64]) -> Option<String> + Send + Sync + 'static,
 ) -> Result<Typed> {
+    let name = call.name.to_owned();
     let expr = row_call(call.name, ty.declared(), call, integers, move |strings, numbers, rows| {
-        Arc::new(StringArray::from(each_row(strings, numbers, rows, &f)))
+        // Functions in functions multiply: a batch of rows is bounded as it is read, not as it is made.
+        let bytes = Cell::new(0_usize);
+        let values = each_row(strings, numbers, rows, |s, n| {
+            if bytes.get() > TEXT_BYTES_MAX {
+                return None;
+            }
+            let text = f(s, n)?;
+            bytes.set(bytes.get().saturating_add(text.len()));
+            Some(text)
+        });
+        if bytes.get() > TEXT_BYTES_MAX {
+            return resources_err!(
+                "{name} makes more than {TEXT_BYTES_MAX} bytes of text out of {rows} rows"
+            );
+        }
+        Ok(Arc::new(StringArray::from(values)) as ArrayRef)
     })?;
     Ok(Typed::new(expr, ty))
 }
@@ -208,7 +229,7 @@ pub(super) fn integers(
     f: impl Fn(&[&str]) -> Option<i64> + Send + Sync + 'static,
 ) -> Result<Typed> {
     let expr = row_call(call.name, DataType::BigInt, call, 0, move |strings, numbers, rows| {
-        Arc::new(Int64Array::from(each_row(strings, numbers, rows, |s, _| f(s))))
+        Ok(Arc::new(Int64Array::from(each_row(strings, numbers, rows, |s, _| f(s)))))
     })?;
     Ok(Typed::bigint(expr))
 }

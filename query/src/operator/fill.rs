@@ -8,12 +8,14 @@ use arrow::record_batch::RecordBatch;
 use arrow_schema::SchemaRef;
 use datafusion::common::{Result as DfResult, ScalarValue};
 
+use crate::memory::Reservation;
 use crate::operator::node::{Operator, Running};
 use crate::operator::partition::{row_key, runs};
 use crate::plan::error::to_datafusion;
 use crate::plan::grid::Grid;
 use crate::source::TimeRange;
 use model::{Code, Error};
+use proto::size::batch_bytes;
 
 /// Most windows that one FILL may make.
 const WINDOWS_MAX: usize = 10_000_000;
@@ -49,7 +51,7 @@ impl Operator for FillOperator {
         )
     }
 
-    fn start(&self) -> Box<dyn Running> {
+    fn start(&self, memory: Reservation) -> Box<dyn Running> {
         Box::new(Run {
             keys: self.keys,
             mode: self.mode.clone(),
@@ -58,6 +60,8 @@ impl Operator for FillOperator {
             schema: Arc::clone(&self.schema),
             partition: None,
             held: Vec::new(),
+            held_bytes: 0,
+            memory,
             any: false,
         })
     }
@@ -78,6 +82,9 @@ struct Run {
     partition: Option<Vec<ScalarValue>>,
     /// Rows of the current partition.
     held: Vec<RecordBatch>,
+    held_bytes: usize,
+    /// For these, and for what filling makes of them until more rows come.
+    memory: Reservation,
     any: bool,
 }
 
@@ -92,7 +99,10 @@ impl Running for Run {
                 self.partition = Some(key);
             }
             self.any = true;
-            self.held.push(batch.slice(start, rows).with_schema(Arc::clone(&self.schema))?);
+            let rows = batch.slice(start, rows).with_schema(Arc::clone(&self.schema))?;
+            self.held_bytes += batch_bytes(&rows);
+            self.memory.resize(self.held_bytes).map_err(to_datafusion)?;
+            self.held.push(rows);
         }
         Ok(output)
     }
@@ -129,6 +139,14 @@ impl Run {
         let starts = arrow::compute::cast(rows.column(self.keys), &arrow_schema::DataType::Int64)?;
         let starts = starts.as_primitive::<Int64Type>().values().to_vec();
         let windows = self.windows()?;
+        // The rows twice, as they came and in one piece; places and windows; a column's values one by one, and all
+        // columns as they go out. Text that is carried into windows counts as it is copied.
+        let count = windows.len().saturating_add(starts.len());
+        let place_bytes = size_of::<Place>() + 2 * size_of::<i64>() + size_of::<ScalarValue>();
+        let column_bytes = (key.len() + rows.num_columns()).saturating_mul(size_of::<[i64; 2]>());
+        let bytes = count.saturating_mul(place_bytes + column_bytes);
+        let held_bytes = std::mem::take(&mut self.held_bytes);
+        self.memory.resize(held_bytes.saturating_mul(2).saturating_add(bytes)).map_err(to_datafusion)?;
         let places = merge(&windows, &starts);
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.schema.fields().len());
         for value in &key {
@@ -153,8 +171,8 @@ impl Run {
         }
         match &self.mode {
             FillMode::Null => {}
-            FillMode::Prev => carry(values.iter_mut()),
-            FillMode::Next => carry(values.iter_mut().rev()),
+            FillMode::Prev => carry(values.iter_mut(), &self.memory)?,
+            FillMode::Next => carry(values.iter_mut().rev(), &self.memory)?,
             FillMode::Linear => linear(&mut values, places)?,
             FillMode::Value(constants) => {
                 let constant = constants.get(index).unwrap_or(&nothing);
@@ -211,17 +229,24 @@ fn window_starts(grid: &Grid, range: TimeRange) -> model::Result<Vec<i64>> {
 }
 
 /// Gives each NULL the last value before it.
-fn carry<'v>(values: impl Iterator<Item = &'v mut ScalarValue>) {
+fn carry<'v>(values: impl Iterator<Item = &'v mut ScalarValue>, memory: &Reservation) -> DfResult<()> {
     let mut last: Option<ScalarValue> = None;
+    let mut text = 0;
     for value in values {
         if value.is_null() {
             if let Some(last) = &last {
+                if text > 0 {
+                    // As a value of its own and in the column.
+                    memory.grow(2 * text).map_err(to_datafusion)?;
+                }
                 *value = last.clone();
             }
         } else {
+            text = value.size().saturating_sub(size_of::<ScalarValue>());
             last = Some(value.clone());
         }
     }
+    Ok(())
 }
 
 /// Puts windows that had no row on the line between their neighbours.

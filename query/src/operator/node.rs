@@ -32,13 +32,15 @@ use datafusion::physical_plan::{
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use futures::StreamExt as _;
 
+use crate::memory::{QueryMemory, Reservation};
+
 /// What an operator does to a stream of its input's schema. The output has the same schema.
 pub(crate) trait Operator: fmt::Debug + Send + Sync {
     /// For EXPLAIN.
     fn describe(&self) -> String;
 
-    /// A run over one input.
-    fn start(&self) -> Box<dyn Running>;
+    /// A run over one input. What it holds of it is reserved in `memory`.
+    fn start(&self, memory: Reservation) -> Box<dyn Running>;
 }
 
 /// A run of an operator.
@@ -250,8 +252,9 @@ impl ExecutionPlan for OperatorExec {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
+        let memory = QueryMemory::of(&context).reservation("rows of an operator");
         let input = self.input.execute(partition, context)?;
-        let state = Some((input, self.operator.start()));
+        let state = Some((input, self.operator.start(memory)));
         let schema = self.schema();
         let stream = futures::stream::try_unfold(state, move |state| {
             let schema = Arc::clone(&schema);

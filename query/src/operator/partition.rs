@@ -5,6 +5,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion::common::{Result as DfResult, ScalarValue};
 
 use crate::ast::Limit;
+use crate::memory::Reservation;
 use crate::operator::node::{Operator, Running};
 
 /// Reads rows of which those of one partition lie together.
@@ -26,7 +27,7 @@ impl Operator for PartitionLimit {
         )
     }
 
-    fn start(&self) -> Box<dyn Running> {
+    fn start(&self, _memory: Reservation) -> Box<dyn Running> {
         Box::new(Run {
             keys: self.keys.clone(),
             limit: Slice::of(self.limit),
@@ -143,7 +144,8 @@ mod tests {
     }
 
     fn run(limit: Option<Limit>, partitions: Option<Limit>) -> Vec<i32> {
-        let mut run = PartitionLimit { keys: vec![0], limit, partitions }.start();
+        let memory = crate::memory::QueryMemory::default().reservation("a test");
+        let mut run = PartitionLimit { keys: vec![0], limit, partitions }.start(memory);
         let mut out = run.push(batch(&[(None, 1), (None, 2), (Some(1), 3)])).unwrap();
         out.extend(run.push(batch(&[(Some(1), 4), (Some(1), 5), (Some(2), 6)])).unwrap());
         out.extend(run.finish().unwrap());

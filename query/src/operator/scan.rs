@@ -14,6 +14,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalSortExpr, expressions};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
@@ -22,6 +23,7 @@ use futures::StreamExt as _;
 use model::{ColumnId, TableInfo, TableKind, TableUid, Value};
 
 use crate::function::values;
+use crate::memory::QueryMemory;
 use crate::operator::pushdown::{self, Pushed};
 use crate::plan::error::to_datafusion;
 use crate::plan::types::physical_expr;
@@ -43,6 +45,8 @@ pub(crate) struct ShardTable {
     pub(crate) child: Option<TableUid>,
     pub(crate) shards: Vec<Arc<dyn Shard>>,
     pub(crate) columns: Vec<ScanColumn>,
+    /// Bytes that a value of each may have at most.
+    pub(crate) widths: Vec<u32>,
     /// Fields under names that are unique in the plan, in the order of `columns`.
     pub(crate) schema: SchemaRef,
     pub(crate) reading: Reading,
@@ -55,6 +59,18 @@ pub(crate) struct ShardTable {
 impl ShardTable {
     fn time_index(&self) -> Option<usize> {
         self.columns.iter().position(|c| *c == ScanColumn::Column(ColumnId::TIMESTAMP))
+    }
+
+    /// Bytes that a row of these columns may have at most, by what they are declared with.
+    pub(crate) fn row_bytes(&self, projection: Option<&[usize]>) -> usize {
+        let width = |width: &u32| *width as usize;
+        match projection {
+            None => self.widths.iter().map(width).fold(0, usize::saturating_add),
+            Some(indices) => {
+                let widths = indices.iter().filter_map(|index| self.widths.get(*index));
+                widths.map(width).fold(0, usize::saturating_add)
+            }
+        }
     }
 
     fn time_name(&self) -> Option<&str> {
@@ -163,15 +179,11 @@ impl TableProvider for ShardTable {
         limit: Option<usize>,
     ) -> DfResult<Arc<dyn ExecutionPlan>> {
         let pushed = self.split(filters.iter());
-        let output = match projection {
-            Some(indices) => Arc::new(self.schema.project(indices)?),
-            None => Arc::clone(&self.schema),
+        let (output, indices) = match projection {
+            Some(indices) => (Arc::new(self.schema.project(indices)?), indices.clone()),
+            None => (Arc::clone(&self.schema), (0..self.columns.len()).collect()),
         };
-        let mut columns = Vec::with_capacity(output.fields().len());
-        for field in output.fields() {
-            let index = self.schema.index_of(field.name())?;
-            columns.extend(self.columns.get(index).copied());
-        }
+        let columns: Vec<_> = indices.iter().filter_map(|index| self.columns.get(*index).copied()).collect();
         // A shard is never asked for rows without a column: the timestamp stands in and is dropped again.
         let (request_columns, schema) = if columns.is_empty() {
             let index = self.time_index().unwrap_or(0);
@@ -201,6 +213,7 @@ impl TableProvider for ShardTable {
             order: if self.single { ScanOrder::TableTime } else { ScanOrder::Any },
             limit,
             as_of: None,
+            memory: QueryMemory::default(),
         };
         let time_name = self.time_name().filter(|_| self.single && self.reading == Reading::Rows);
         let ordering = time_name.and_then(|n| output.index_of(n).ok());
@@ -219,6 +232,7 @@ pub(crate) struct ShardScan {
     tag_ids: Arc<[ColumnId]>,
     /// Rows that a partition gives at most.
     fetch: Option<usize>,
+    metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
 }
 
@@ -246,7 +260,15 @@ impl ShardScan {
             EmissionType::Incremental,
             Boundedness::Bounded,
         ));
-        Self { shards, request, reading, tag_ids, fetch: None, properties }
+        Self {
+            shards,
+            request,
+            reading,
+            tag_ids,
+            fetch: None,
+            metrics: ExecutionPlanMetricsSet::new(),
+            properties,
+        }
     }
 
     fn children(&self, shard: &dyn Shard) -> DfResult<RecordBatch> {
@@ -309,6 +331,10 @@ impl ExecutionPlan for ShardScan {
         Ok(self)
     }
 
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
     fn fetch(&self) -> Option<usize> {
         self.fetch
     }
@@ -324,11 +350,12 @@ impl ExecutionPlan for ShardScan {
             reading: self.reading,
             tag_ids: Arc::clone(&self.tag_ids),
             fetch: limit,
+            metrics: ExecutionPlanMetricsSet::new(),
             properties: Arc::clone(&self.properties),
         }))
     }
 
-    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
         let schema = self.schema();
         let Some(shard) = self.shards.get(partition) else {
             let empty = futures::stream::empty();
@@ -341,13 +368,15 @@ impl ExecutionPlan for ShardScan {
             let stream = futures::stream::once(async move { batch });
             return Ok(truncated(Box::pin(RecordBatchStreamAdapter::new(schema, stream)), self.fetch));
         }
-        let stream = shard.scan(self.request.clone()).map_err(to_datafusion)?;
-        if drop_columns {
-            let stream = stream.map(|batch| batch.and_then(|b| without_columns(&b)));
-            let stream = Box::pin(RecordBatchStreamAdapter::new(schema, stream));
-            return Ok(truncated(stream, self.fetch));
-        }
-        Ok(truncated(stream, self.fetch))
+        let request = ScanRequest { memory: QueryMemory::of(&context), ..self.request.clone() };
+        let stream = shard.scan(request).map_err(to_datafusion)?;
+        let baseline = BaselineMetrics::new(&self.metrics, partition);
+        let stream = stream.map(move |batch| {
+            let batch = batch?;
+            baseline.record_output(batch.num_rows());
+            if drop_columns { without_columns(&batch) } else { Ok(batch) }
+        });
+        Ok(truncated(Box::pin(RecordBatchStreamAdapter::new(schema, stream)), self.fetch))
     }
 }
 

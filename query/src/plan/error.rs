@@ -11,7 +11,10 @@ pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
             Some(ours) => ours.clone(),
             None => Error::internal(&error),
         },
-        DataFusionError::ResourcesExhausted(text) => Error::text(Code::OutOfMemory, text.clone()),
+        DataFusionError::ResourcesExhausted(text) => Error::with(
+            Code::OutOfMemory,
+            format_args!("past query_memory_bytes, which all queries share: {text}"),
+        ),
         _ => Error::internal(&error),
     }
 }

@@ -89,7 +89,14 @@ pub(crate) fn shard_table(
         },
         RelationKind::System { .. } => return Err(Error::of(Code::SystemTable)),
     };
-    let mut maker = Maker { number, precision, columns: Vec::new(), fields: Vec::new(), scan: Vec::new() };
+    let mut maker = Maker {
+        number,
+        precision,
+        columns: Vec::new(),
+        fields: Vec::new(),
+        scan: Vec::new(),
+        widths: Vec::new(),
+    };
     if reading == Reading::Rows {
         for column in &schema.columns {
             maker.add(column, Role::Data);
@@ -104,6 +111,7 @@ pub(crate) fn shard_table(
         child,
         shards: relation.shards.clone(),
         columns: maker.scan,
+        widths: maker.widths,
         schema: Arc::new(Schema::new(maker.fields)),
         reading,
         single: kind.is_single(),
@@ -129,6 +137,7 @@ struct Maker {
     columns: Vec<ScopeColumn>,
     fields: Vec<Field>,
     scan: Vec<ScanColumn>,
+    widths: Vec<u32>,
 }
 
 impl Maker {
@@ -138,12 +147,14 @@ impl Maker {
         let nullable = column.id != ColumnId::TIMESTAMP;
         let scan =
             if role == Role::Data { ScanColumn::Column(column.id) } else { ScanColumn::Tag(column.id) };
+        self.widths.push(column.data_type.row_bytes());
         self.push(&column.name, ty, ty.arrow(), nullable, role, scan);
     }
 
     fn add_tbname(&mut self) {
         let names = Arrow::Dictionary(Box::new(Arrow::Int32), Box::new(Arrow::Utf8));
         let ty = Ty::plain(TBNAME);
+        self.widths.push(TBNAME.row_bytes());
         self.push("tbname", ty, names, true, Role::Tbname, ScanColumn::Tbname);
     }
 

@@ -1,5 +1,7 @@
 //! SELECT with groups: aggregates, GROUP BY, PARTITION BY, windows, FILL.
 
+use std::sync::Arc;
+
 use datafusion::common::{Column, ScalarValue, UnnestOptions};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr as DfExpr, LogicalPlanBuilder, Operator, lit};
@@ -8,6 +10,8 @@ use model::{Code, Error, Result};
 use crate::ast::{Expr, Fill, TableRef};
 use crate::function;
 use crate::function::conditional::any_known;
+use crate::operator::node::OperatorNode;
+use crate::operator::plain::Plain;
 use crate::operator::pushdown::conjuncts;
 use crate::operator::scan::Reading;
 use crate::plan::aggregate::{Groups, aggregate_calls, has_aggregate, has_window_column};
@@ -24,6 +28,9 @@ use crate::plan::select::{Selecting, bind_items, bind_key, bind_order};
 use crate::plan::types::Ty;
 use crate::plan::window;
 use crate::plan::{Context, build};
+
+/// Aggregates of which DataFusion may compare each with each: beyond, see [`Plain`].
+const FEW_AGGREGATES: usize = 16;
 
 /// Plans a SELECT that makes groups.
 pub(crate) fn plan_groups(cx: &Context<'_>, mut selecting: Selecting<'_>) -> Result<Planned> {
@@ -126,7 +133,11 @@ pub(crate) fn plan_groups(cx: &Context<'_>, mut selecting: Selecting<'_>) -> Res
 
     let picked = groups.picked_rows();
     let (keys, aggregates) = groups.expressions();
+    let has_many = keys.is_empty() && aggregates.len() > FEW_AGGREGATES;
     let mut plan = build::aggregate(plan, keys, aggregates)?;
+    if has_many {
+        plan = OperatorNode::plan(plan, Vec::new(), Arc::new(Plain)).map_err(from_datafusion)?;
+    }
     if !picked.is_empty() {
         // All values at once: an expression for each that takes one out costs the square of their number to plan.
         plan = LogicalPlanBuilder::from(plan)

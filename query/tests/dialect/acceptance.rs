@@ -264,3 +264,20 @@ fn operands_that_stand_twice_do_not_double_the_plan_without_end() {
         refused(&s, &nested(60, open, close), Code::Syntax);
     }
 }
+
+#[test]
+fn a_number_that_its_type_does_not_hold_is_null() {
+    let mut s = fixture();
+    for sql in [
+        "CREATE TABLE least (ts TIMESTAMP, t TINYINT, i INT, b BIGINT)",
+        "INSERT INTO least VALUES (1, -128, -2147483648, -9223372036854775808) (2, -127, -2147483647, -9223372036854775807)",
+    ] {
+        s.run(sql).unwrap();
+    }
+    answer(
+        &s,
+        "SELECT ABS(t), ABS(i), ABS(b) FROM least",
+        json!([[null, null, null], [127, 2_147_483_647, i64::MAX]]),
+    );
+    answer(&s, "SELECT ABS(-9223372036854775808)", json!([[null]]));
+}

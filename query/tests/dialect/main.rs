@@ -8,4 +8,5 @@ mod refusals;
 mod shard;
 mod store;
 mod topics;
+mod turns;
 mod wide;

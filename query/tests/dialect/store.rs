@@ -26,7 +26,7 @@ pub(crate) struct Store {
     pub(crate) session: Session,
     databases: BTreeMap<String, Database>,
     next_uid: u64,
-    engine: Engine,
+    pub(crate) engine: Engine,
 }
 
 struct Database {

@@ -63,7 +63,7 @@ fn a_picked_row_costs_one_step_of_the_plan_however_many_values_it_gives() {
         let store = fixture(columns);
         ["FIRST", "LAST", "LAST_ROW"].map(|f| store.explain(&format!("SELECT {f}(*) FROM w")))
     };
-    for (few, many) in lines(4).into_iter().zip(lines(64)) {
+    for (few, many) in lines(32).into_iter().zip(lines(64)) {
         assert_eq!(few.len(), many.len(), "{few:#?} {many:#?}");
         // No expression takes a single value out of a row: planning would compare each with each.
         assert!(!many.iter().any(|line| line.contains("get_field")), "{many:#?}");

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use mnode::{Mnode, MnodeOptions};
 use model::{Clock, Result};
+use query::engine::EngineSettings;
 use rand::TryRngCore as _;
 use rand::rngs::OsRng;
 use tonic::Request;
@@ -53,7 +54,11 @@ impl Engine {
     ///
     /// # Errors
     /// Where the metadata group cannot be opened. A damaged shard is no reason not to start: its vgroup is offline.
-    pub async fn open(data_dir: DataDir, clock: Arc<SystemClock>) -> Result<Arc<Self>> {
+    pub async fn open(
+        data_dir: DataDir,
+        clock: Arc<SystemClock>,
+        queries: &EngineSettings,
+    ) -> Result<Arc<Self>> {
         data_dir.check_mnode()?;
         let data_dir = Arc::new(data_dir);
         let disk: Arc<dyn Disk> = Arc::new(StdDisk);
@@ -68,7 +73,7 @@ impl Engine {
         vnodes.refuse_strangers(|vgroup| mnode.knows_vgroup(vgroup))?;
         // From here on statements that a crash cut short are finished, and consumers are watched.
         mnode.start().await;
-        let queries = Queries::new(&query::engine::EngineSettings::default())?;
+        let queries = Queries::new(queries)?;
         let (sessions, compacts) = (Sessions::default(), Compacts::default());
         Ok(Arc::new(Self { mnode, vnodes, queries, sessions, compacts, clock, _data_dir: data_dir }))
     }

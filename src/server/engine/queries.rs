@@ -21,6 +21,13 @@ use crate::STACK_BYTES;
 
 /// Batches that are ready before anyone asks for them.
 const BATCHES_AHEAD: usize = 2;
+/// Threads for each that a query may keep busy. Queries take turns at every batch (see `query`'s engine), but what goes
+/// on within one, a sort, the planning of thousands of columns, has no place to stop: beside it there is a thread left,
+/// and the system shares the cores out.
+const THREADS_PER_CORE: usize = 2;
+/// A thread looks at every so many tasks for queries that have just come, before it goes on with its own: one that takes
+/// its turns would else come back some sixty times before a new one is seen.
+const TASKS_PER_LOOK: u32 = 2;
 
 /// The query engine and its threads.
 pub(super) struct Queries {
@@ -36,11 +43,16 @@ impl fmt::Debug for Queries {
 }
 
 impl Queries {
-    /// Starts the threads, one a core.
+    /// Starts the threads.
     pub(super) fn new(settings: &EngineSettings) -> Result<Self> {
+        Self::with_threads(settings, settings.parallelism.max(1) * THREADS_PER_CORE)
+    }
+
+    fn with_threads(settings: &EngineSettings, threads: usize) -> Result<Self> {
         let engine = query::engine::Engine::new(settings)?;
         let runtime = Builder::new_multi_thread()
-            .worker_threads(settings.parallelism.max(1))
+            .worker_threads(threads)
+            .global_queue_interval(TASKS_PER_LOOK)
             .thread_name("query")
             .thread_stack_size(STACK_BYTES)
             .enable_all()
@@ -87,15 +99,20 @@ impl Queries {
         Ok(QueryStream { columns, stream: Box::pin(stream) })
     }
 
-    /// The plan as EXPLAIN shows it.
+    /// The plan as EXPLAIN shows it; `analyze` runs it too and adds what each operator did.
     pub(super) async fn explain(
         &self,
+        analyze: bool,
         plan: impl FnOnce() -> Result<Plan> + Send + 'static,
     ) -> Result<Vec<String>> {
         let engine = self.engine.clone();
         let (sender, answer) = oneshot::channel();
         let mut task = EndOnDrop(self.spawn(async move {
-            let lines = async { engine.explain(&plan()?).await }.await;
+            let lines = async {
+                let plan = plan()?;
+                if analyze { engine.analyze(&plan).await } else { engine.explain(&plan).await }
+            };
+            let lines = lines.await;
             let _ = sender.send(lines); // Nobody waits: nobody is to be told.
         })?);
         match answer.await {
@@ -160,12 +177,95 @@ impl Stream for Batches {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc as blocking;
+
+    use arrow::array::{ArrayRef, TimestampMillisecondArray};
+    use datafusion::physical_plan::SendableRecordBatchStream;
+    use model::{
+        DataType, DatabaseId, DatabaseInfo, DatabaseOptions, TableInfo, TableKind, TableSchema, TableUid,
+        Version,
+    };
+    use query::ast::Statement;
+    use query::plan::{Relations, Session, plan, relations_named};
+    use query::source::{Relation, RelationKind, ScanRequest, Shard, TableListRequest};
 
     use super::*;
 
+    /// Of one thread.
     fn queries() -> Queries {
-        Queries::new(&EngineSettings { parallelism: 1, memory_bytes: 1 << 20 }).unwrap()
+        Queries::with_threads(&EngineSettings { parallelism: 1, memory_bytes: 1 << 20 }, 1).unwrap()
+    }
+
+    /// A shard that takes long to read through, and never waits for anything.
+    #[derive(Debug)]
+    struct Long {
+        given: Arc<AtomicUsize>,
+    }
+
+    const BATCHES: usize = 100_000;
+
+    impl Shard for Long {
+        fn scan(&self, request: ScanRequest) -> Result<SendableRecordBatchStream> {
+            let ticks: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![1]));
+            let batch = RecordBatch::try_new(Arc::clone(&request.schema), vec![ticks]).unwrap();
+            let given = Arc::clone(&self.given);
+            let batches = (0..BATCHES).map(move |_| {
+                given.fetch_add(1, Ordering::Relaxed);
+                Ok(batch.clone())
+            });
+            Ok(Box::pin(RecordBatchStreamAdapter::new(request.schema, futures::stream::iter(batches))))
+        }
+
+        fn tables(&self, _request: TableListRequest) -> Result<Vec<Arc<TableInfo>>> {
+            Ok(Vec::new())
+        }
+    }
+
+    /// The plan of a query, of which every table is such a shard.
+    fn plan_of(sql: &str, given: &Arc<AtomicUsize>) -> Result<Plan> {
+        let Statement::Query(query) = query::parser::parse(sql)? else { panic!("not a query: {sql}") };
+        let database = DatabaseInfo {
+            id: DatabaseId(1),
+            name: "d".into(),
+            options: DatabaseOptions::default(),
+            vgroups: vec![],
+            create_time_ns: 0,
+        };
+        let schema = Arc::new(TableSchema::new(vec![("ts".into(), DataType::Timestamp)], vec![]));
+        let table = TableInfo {
+            uid: TableUid(1),
+            name: "t".into(),
+            kind: TableKind::Normal { schema },
+            create_time_ns: 0,
+            created_at: Version(1),
+            ttl_days: 0,
+            comment: None,
+        };
+        let mut relations = Relations::new();
+        for name in relations_named(&query) {
+            let relation = Relation {
+                database: Arc::new(database.clone()),
+                kind: RelationKind::Normal(Arc::new(table.clone())),
+                shards: vec![Arc::new(Long { given: Arc::clone(given) })],
+            };
+            relations.insert(name, relation);
+        }
+        plan(&query, &relations, &Session::default())
+    }
+
+    /// On one thread, where a query that kept it would have read everything before the other is looked at.
+    #[tokio::test]
+    async fn a_short_query_gets_through_beside_a_long_one() {
+        let queries = queries();
+        let given = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&given);
+        let long = queries.run(move || plan_of("SELECT COUNT(ts) FROM d.t", &seen)).await.unwrap();
+        let short = queries.run(|| plan_of("SELECT 1", &Arc::default())).await.unwrap();
+        assert_eq!(short.collect().await.unwrap().iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
+        assert!(given.load(Ordering::Relaxed) < BATCHES, "the long one has ended before");
+        drop(long);
     }
 
     /// On the caller's one thread this would never end: the query waits for what comes after it.
@@ -187,7 +287,7 @@ mod tests {
         let queries = queries();
         let error = queries.run(|| panic!("in the plan")).await.unwrap_err();
         assert!(error.message().contains("in the plan"), "{error}");
-        let error = queries.explain(|| panic!("in the plan")).await.unwrap_err();
+        let error = queries.explain(false, || panic!("in the plan")).await.unwrap_err();
         assert!(error.message().contains("in the plan"), "{error}");
     }
 }

@@ -70,12 +70,10 @@ impl Engine {
         analyze: bool,
         query: Query,
     ) -> Result<Outcome> {
-        if analyze {
-            return Err(model::Error::not_supported("EXPLAIN ANALYZE"));
-        }
         let relations = self.resolve(session, cx, &query)?;
         let session = self.plan_session(session, cx);
-        let lines = self.queries.explain(move || query::plan::plan(&query, &relations, &session)).await?;
+        let lines =
+            self.queries.explain(analyze, move || query::plan::plan(&query, &relations, &session)).await?;
         super::show::text_rows("QUERY_PLAN", lines)
     }
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use model::{Code, Error, Result, Zone};
 use proto::convert::precision_to_wire;
 use proto::frame;
+use proto::size::parts;
 use proto::status::to_status;
 use proto::v1;
 use query::engine::QueryStream;
@@ -24,6 +25,8 @@ use crate::server::sessions::Session;
 const BATCHES_IN_FLIGHT: usize = 4;
 /// Rows of one message at most: what a client has to hold at once stays small.
 const ROWS_PER_BATCH: usize = 65_536;
+/// And their bytes: with those in flight, what a slow client makes the server hold; far below what a message may have.
+const BYTES_PER_BATCH: usize = 2 << 20;
 
 type Answers = mpsc::Sender<Result<v1::ExecuteResponse, Status>>;
 
@@ -124,8 +127,8 @@ async fn send_rows(mut stream: QueryStream, answers: &Answers) -> Result<u64> {
     let mut rows = 0;
     while let Some(batch) = stream.next().await {
         let batch = batch?;
-        for start in (0..batch.num_rows()).step_by(ROWS_PER_BATCH) {
-            let part = batch.slice(start, ROWS_PER_BATCH.min(batch.num_rows() - start));
+        for part in parts(batch.columns(), batch.num_rows(), ROWS_PER_BATCH, BYTES_PER_BATCH) {
+            let part = batch.slice(part.start, part.len());
             rows += part.num_rows() as u64;
             let frame = to_frame(&stream.columns, &part)?;
             send(answers, v1::execute_response::Part::Batch(v1::ResultBatch { frame })).await?;

@@ -16,13 +16,15 @@ use super::flush::SchemaSource;
 use super::format::file_schema;
 use super::manifest::FileMeta;
 use super::merge::{Merge, Source};
-use super::output::{Merged, Output, Run};
+use super::output::{FillLimit, Merged, Output, Run};
 use super::projection::Projection;
 use super::rows::ticks_of;
 use super::writer::{FileHead, FileWriter};
 
 /// Rows merged at a time: the unit that goes through the encoders.
 pub(super) const BATCH_ROWS: usize = 64 * 1024;
+/// And their bytes: 1 KiB a row. Wider rows go in smaller batches, or one of the widest would take 4 GiB.
+pub(super) const BATCH_BYTES: usize = 64 << 20;
 
 /// How writing ended.
 #[derive(Debug)]
@@ -68,7 +70,7 @@ impl BucketRows<'_> {
         let mut output = Output::default();
         let mut more = true;
         while more {
-            more = merge.fill(&mut output, BATCH_ROWS)?;
+            more = merge.fill(&mut output, FillLimit { rows: BATCH_ROWS, bytes: BATCH_BYTES })?;
             let presence = if self.presence { output.presence() } else { None };
             let merged = output.finish(projection)?;
             if !go_on(merged.rows) {

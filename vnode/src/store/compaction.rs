@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use model::{Result, TableUid, Version};
 use wal::disk::Disk;
 
-use super::bucket_rows::{BATCH_ROWS, BucketRows, Written};
+use super::bucket_rows::{BATCH_BYTES, BATCH_ROWS, BucketRows, Written};
 use super::compaction_plan::{CompactionScope, Pick, Place, Planner};
 use super::deletions::Deletions;
 use super::error::io_error;
 use super::file::DataFile;
-use super::file_source::FileSource;
+use super::file_source::{Chunk, FileSource};
 use super::flush::SchemaSource;
 use super::manifest::{FileMeta, Manifest};
 use super::mem_source::SourceRange;
@@ -28,6 +28,8 @@ use super::{Store, StoreOptions};
 
 /// Rows that all inputs together hold decoded at once.
 const INPUT_ROWS: usize = 2 * BATCH_ROWS;
+/// And their bytes.
+const INPUT_BYTES: usize = 2 * BATCH_BYTES;
 /// An input decodes at least this many rows at once.
 const INPUT_ROWS_MIN: usize = 512;
 /// And no more, so that rows of a batch can be numbered in 16 bits.
@@ -171,8 +173,9 @@ impl CompactionJob {
                 projection: Arc::clone(&projection),
                 deletions: Arc::new(self.deletions.of(owner, time)),
             };
-            let input_rows = (INPUT_ROWS / files.len().max(1)).clamp(INPUT_ROWS_MIN, INPUT_ROWS_MAX);
-            let source = FileSource::open(file, range, false, input_rows)?;
+            let rows = (INPUT_ROWS / files.len().max(1)).clamp(INPUT_ROWS_MIN, INPUT_ROWS_MAX);
+            let bytes = INPUT_BYTES / files.len().max(1);
+            let source = FileSource::open(file, range, false, Chunk { rows, bytes })?;
             sources.extend(source.map(|source| Source::File(Box::new(source))));
         }
         let mut told = 0;

@@ -19,6 +19,7 @@ use super::blocks::{self, Blocks};
 use super::error::{damaged, io_error};
 use super::format::{FIELD_PRESENCE, FIELD_TBNAME};
 use super::manifest::FileMeta;
+use super::page_width;
 use super::table_index::{self, TableIndex};
 
 /// Compares a file in `dir` with what a manifest says of it, length, footer and all of its content. Blocks for long.
@@ -168,6 +169,8 @@ pub(super) struct OpenFile {
     pub(super) presence_leaf: Option<usize>,
     /// Data columns in file order: what the bits of `_set` stand for.
     pub(super) column_ids: Vec<ColumnId>,
+    /// By leaf: bytes of a row where rows are widest, decoded.
+    row_bytes: Vec<u64>,
     /// Read when somebody wants them.
     blocks: OnceLock<Blocks>,
 }
@@ -197,6 +200,9 @@ impl OpenFile {
         }
         let tables = read_table_index(&chunks, path, &metadata, meta)?;
         let blocks = OnceLock::new();
+        let row_bytes = (0..schema.num_columns())
+            .map(|leaf| page_width::row_bytes_max(metadata.metadata(), leaf))
+            .collect();
         Ok(Self {
             path: path.to_owned(),
             chunks,
@@ -205,6 +211,7 @@ impl OpenFile {
             leaves,
             presence_leaf,
             column_ids,
+            row_bytes,
             blocks,
         })
     }
@@ -222,6 +229,11 @@ impl OpenFile {
         let blocks = Blocks::decode(&bytes, count, columns);
         let blocks = blocks.map_err(|e| damaged(&self.path, "block sums").caused_by(e))?;
         Ok(self.blocks.get_or_init(|| blocks))
+    }
+
+    /// Bytes that a row of this leaf takes decoded, where rows are widest.
+    pub(super) fn row_bytes(&self, leaf: usize) -> u64 {
+        self.row_bytes.get(leaf).copied().unwrap_or_default()
     }
 
     /// Leaf number of a column; `None` if the file has no such column.

@@ -18,7 +18,7 @@ use super::file::{DataFile, OpenFile, parquet_error};
 use super::mem_source::SourceRange;
 use super::page_prune::pages_in;
 use super::projection::Projection;
-use super::rows::{Pattern, Presence, Rank, RowSet, Segment, ticks_of};
+use super::rows::{Pattern, Presence, Rank, RowSet, Segment, Widths, ticks_of};
 
 /// Rows of one table that will be read: a part of the file's rows.
 #[derive(Clone, Debug)]
@@ -50,6 +50,15 @@ pub(super) struct FileSource {
     batch_rows: usize,
 }
 
+/// How much of a file is decoded at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chunk {
+    /// Rows at most.
+    pub(super) rows: usize,
+    /// Bytes about at most, but one row at least.
+    pub(super) bytes: usize,
+}
+
 /// Leaf columns that are decoded, ascending: the order in which they come.
 #[derive(Debug, Default)]
 struct Leaves {
@@ -74,7 +83,7 @@ impl FileSource {
         data: &DataFile,
         range: SourceRange,
         alone: bool,
-        batch_rows: usize,
+        chunk: Chunk,
     ) -> Result<Option<Self>> {
         let file = data.open()?;
         let version = data.meta.last_version;
@@ -89,6 +98,8 @@ impl FileSource {
         }
         let need_ticks = !alone || !whole || !range.deletions.none_after(version);
         let leaves = Leaves::of(&file, &range.projection, need_ticks, !alone && data.meta.partial);
+        let row_bytes = leaves.all.iter().map(|leaf| file.row_bytes(*leaf)).fold(0, u64::saturating_add);
+        let fitting = usize::try_from(chunk.bytes as u64 / row_bytes.max(1)).unwrap_or(usize::MAX);
         Ok(Some(Self {
             file,
             version,
@@ -99,7 +110,7 @@ impl FileSource {
             reader: None,
             current: None,
             ready: VecDeque::new(),
-            batch_rows,
+            batch_rows: chunk.rows.min(fitting).max(1),
         }))
     }
 
@@ -149,6 +160,11 @@ impl FileSource {
         }
         self.wanted = rest;
         Ok(summed)
+    }
+
+    /// Bytes of rows that are decoded and not yet given.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.current.as_ref().map_or(0, |(rows, _)| rows.owned_bytes())
     }
 
     /// The next table that may have rows.
@@ -213,6 +229,7 @@ impl FileSource {
             ticks: ScalarBuffer::default(),
             columns: vec![None; self.range.projection.columns.len()],
             presence: Presence::Complete,
+            widths: Widths::default(),
         }
     }
 
@@ -283,7 +300,8 @@ impl FileSource {
             None => Presence::Complete,
             Some(array) => self.presence(&array),
         };
-        Ok(RowSet { len: batch.num_rows(), ticks, columns, presence })
+        let widths = Widths::of(batch.columns().iter(), true);
+        Ok(RowSet { len: batch.num_rows(), ticks, columns, presence, widths })
     }
 
     fn presence(&self, array: &dyn Array) -> Presence {

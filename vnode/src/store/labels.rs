@@ -5,14 +5,93 @@ use std::sync::Arc;
 use arrow_array::builder::{BinaryBuilder, BooleanBuilder, StringBuilder};
 use arrow_array::types::*;
 use arrow_array::{
-    ArrayRef, ArrowPrimitiveType, DictionaryArray, Int32Array, PrimitiveArray, StringArray, new_null_array,
+    Array as _, ArrayRef, ArrowPrimitiveType, DictionaryArray, Int32Array, PrimitiveArray, StringArray,
+    new_null_array,
 };
 use arrow_schema::{ArrowError, DataType, TimeUnit};
 use arrow_select::take::take;
-use model::Value;
+use model::{TableUid, Value};
 
-use super::output::Run;
+use super::output::{Merged, Run};
 use super::selection::SelectedTable;
+
+/// Rows with the tables that they are of, one for each run where labels are wanted.
+#[derive(Debug)]
+pub(super) struct Labelled {
+    pub(super) merged: Merged,
+    pub(super) tables: Vec<SelectedTable>,
+}
+
+impl Labelled {
+    /// In parts whose tags, those at these places, take no more than `bytes`, spread over the rows; a row whose tags
+    /// take more is a part of its own.
+    pub(super) fn split(self, tags: &[usize], bytes: usize) -> Vec<Self> {
+        let width = |table: &SelectedTable| -> usize {
+            tags.iter().map(|at| table.tags.get(*at).map_or(0, value_bytes)).sum::<usize>().max(1)
+        };
+        let (mut parts, mut part) = (Vec::new(), Part::default());
+        let mut start = 0;
+        for (number, run) in self.merged.runs.iter().enumerate() {
+            let width = self.tables.get(number).map_or(0, width);
+            while start < run.end {
+                let room = (bytes - part.bytes).checked_div(width).unwrap_or(usize::MAX);
+                let room = if part.rows == 0 { room.max(1) } else { room };
+                if room == 0 {
+                    parts.push(std::mem::take(&mut part));
+                    continue;
+                }
+                let rows = room.min(run.end - start);
+                part.add(number, run.table, rows);
+                part.bytes = bytes.min(part.bytes.saturating_add(rows.saturating_mul(width)));
+                start += rows;
+            }
+        }
+        if parts.is_empty() {
+            return vec![self];
+        }
+        parts.push(part);
+        let mut start = 0;
+        let cut = parts.into_iter().filter(|part| part.rows > 0).map(|part| {
+            let columns = self.merged.columns.iter().map(|column| column.slice(start, part.rows)).collect();
+            start += part.rows;
+            let tables = part.numbers.iter().filter_map(|number| self.tables.get(*number).cloned()).collect();
+            Self { merged: Merged { columns, runs: part.runs, rows: part.rows }, tables }
+        });
+        cut.collect()
+    }
+}
+
+/// A part in the making.
+#[derive(Debug, Default)]
+struct Part {
+    rows: usize,
+    bytes: usize,
+    runs: Vec<Run>,
+    /// Of the runs that the part has rows of.
+    numbers: Vec<usize>,
+}
+
+impl Part {
+    fn add(&mut self, number: usize, table: TableUid, rows: usize) {
+        self.rows += rows;
+        match self.runs.last_mut() {
+            Some(run) if self.numbers.last() == Some(&number) => run.end = self.rows,
+            _ => {
+                self.runs.push(Run { table, end: self.rows });
+                self.numbers.push(number);
+            }
+        }
+    }
+}
+
+/// Bytes that a value takes in an array.
+fn value_bytes(value: &Value) -> usize {
+    match value {
+        Value::Text(text) => text.len() + size_of::<i32>(),
+        Value::Bytes(bytes) => bytes.len() + size_of::<i32>(),
+        _ => size_of::<i64>(),
+    }
+}
 
 /// Tables of a batch, one for each run, ready to be spread over the rows.
 pub(super) struct Labels<'a> {
@@ -130,4 +209,47 @@ fn primitive<'a, T: ArrowPrimitiveType>(
 ) -> ArrayRef {
     let array: PrimitiveArray<T> = values.map(|value| value.and_then(&convert)).collect();
     Arc::new(array.with_data_type(data_type.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{Array as _, Int64Array};
+
+    use super::*;
+
+    fn table(uid: u64, width: usize) -> SelectedTable {
+        let tags = Arc::from([Value::Int(1), Value::Text("t".repeat(width))]);
+        SelectedTable { uid: TableUid(uid), name: "d".into(), tags }
+    }
+
+    #[test]
+    fn wide_tags_make_parts_of_few_rows() {
+        let runs = [(1, 10), (2, 11), (3, 100)].map(|(table, end)| Run { table: TableUid(table), end });
+        let ticks: ArrayRef = Arc::new(Int64Array::from_iter_values(0..100));
+        let merged = || Merged { columns: vec![Arc::clone(&ticks)], runs: runs.to_vec(), rows: 100 };
+        let tables = || vec![table(1, 96), table(2, 5_000), table(3, 1)];
+        let whole = Labelled { merged: merged(), tables: tables() }.split(&[0], 1_000);
+        assert_eq!(whole.len(), 1, "numbers are narrow");
+        let parts = Labelled { merged: merged(), tables: tables() }.split(&[1], 500);
+        let mut row = 0;
+        for Labelled { merged, tables } in &parts {
+            assert_eq!((merged.columns[0].len(), merged.runs.len()), (merged.rows, tables.len()));
+            assert_eq!(merged.runs.last().map(|run| run.end), Some(merged.rows));
+            let mut start = 0;
+            let mut bytes = 0;
+            for (run, table) in merged.runs.iter().zip(tables) {
+                assert_eq!(run.table, table.uid);
+                bytes += (run.end - start) * value_bytes(&table.tags[1]);
+                for _ in start..run.end {
+                    let whose = runs.iter().find(|run| row < run.end).map(|run| run.table);
+                    assert_eq!(whose, Some(table.uid), "row {row}");
+                    row += 1;
+                }
+                start = run.end;
+            }
+            assert!(bytes <= 500 || merged.rows == 1, "{bytes} of {} rows", merged.rows);
+        }
+        assert_eq!(row, 100, "every row once, in order");
+        assert_eq!(parts[0].merged.rows, 5);
+    }
 }

@@ -9,7 +9,7 @@ use query::source::TimeRange;
 use super::deletions::OwnerDeletions;
 use super::memtable::{MemBlock, Memtable, Stretch, TableStretches};
 use super::projection::Projection;
-use super::rows::{Presence, Rank, RowSet, Segment};
+use super::rows::{Presence, Rank, RowSet, Segment, Widths};
 use super::selection::Selection;
 
 /// Index entries taken from a memtable under one hold of its lock.
@@ -162,5 +162,6 @@ fn project(block: &MemBlock, projection: &Projection) -> RowSet {
     } else {
         Presence::Uniform(columns.iter().map(Option::is_some).collect())
     };
-    RowSet { len: block.ticks.len(), ticks: block.ticks.clone(), columns, presence }
+    let widths = Widths::of(columns.iter().flatten(), false);
+    RowSet { len: block.ticks.len(), ticks: block.ticks.clone(), columns, presence, widths }
 }

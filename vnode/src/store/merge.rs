@@ -11,7 +11,7 @@ use model::{Result, TableUid};
 
 use super::file_source::FileSource;
 use super::mem_source::{Chain, MemSource};
-use super::output::Output;
+use super::output::{FillLimit, Output};
 use super::rows::{RowSet, Segment};
 
 /// One input.
@@ -63,19 +63,28 @@ impl Merge {
         Self { sources, columns, table: TableUid(0), lanes: Vec::new(), heads: BinaryHeap::new() }
     }
 
-    /// Fills `output` up to `rows`, or rather fewer where a boundary of the input saves copying. False once nothing is
+    /// Fills `output` up to the limit, or rather less where a boundary of the input saves copying. False once nothing is
     /// left.
-    pub(super) fn fill(&mut self, output: &mut Output, rows: usize) -> Result<bool> {
-        while output.rows() < rows {
+    pub(super) fn fill(&mut self, output: &mut Output, limit: FillLimit) -> Result<bool> {
+        while !output.is_full(limit) {
             if self.heads.is_empty() && !self.open_table()? {
                 return Ok(false);
             }
-            if output.rows() >= (rows / 2).max(1) && self.at_boundary(output) {
+            if output.rows() >= (limit.rows / 2).max(1) && self.at_boundary(output) {
                 break;
             }
-            self.step(output, rows)?;
+            self.step(output, limit)?;
         }
         Ok(true)
+    }
+
+    /// Bytes of rows that the inputs hold decoded.
+    pub(super) fn held_bytes(&self) -> usize {
+        let held = self.sources.iter().map(|source| match source {
+            Source::Mem(_) => 0,
+            Source::File(source) => source.held_bytes(),
+        });
+        held.sum()
     }
 
     /// Whether going on would mix in rows of another set although the input is alone.
@@ -87,14 +96,14 @@ impl Merge {
     }
 
     /// Moves one stretch or one row.
-    fn step(&mut self, output: &mut Output, rows_max: usize) -> Result<()> {
+    fn step(&mut self, output: &mut Output, room: FillLimit) -> Result<()> {
         let Some(Reverse((tick, number))) = self.heads.pop() else { return Ok(()) };
         let contested = self.heads.peek().is_some_and(|Reverse((next, _))| *next == tick && !self.is_alone());
         if contested {
             return self.merge_row(tick, number, output);
         }
         let limit = self.heads.peek().map(|Reverse((next, _))| *next);
-        let room = rows_max.saturating_sub(output.rows()).max(1);
+        let room = room.less(output);
         let Some(lane) = self.lanes.get(number) else { return Ok(()) };
         let mut piece = lane.current.clone();
         if let Some(limit) = limit
@@ -102,7 +111,8 @@ impl Merge {
         {
             piece.end = piece.start + piece.ticks().partition_point(|t| *t < limit);
         }
-        piece.end = piece.end.min(piece.start.saturating_add(room));
+        piece.end = piece.end.min(piece.start.saturating_add(room.rows));
+        piece.end = piece.rows.widths.within(piece.start..piece.end, room.bytes).end;
         output.push(self.table, &piece);
         self.advance(number, piece.len())
     }

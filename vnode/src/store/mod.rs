@@ -27,6 +27,7 @@ mod memtable;
 mod merge;
 mod output;
 mod page_prune;
+mod page_width;
 mod projection;
 mod rows;
 mod scan;

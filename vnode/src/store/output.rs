@@ -63,6 +63,28 @@ impl Merged {
     }
 }
 
+/// How much one batch may hold.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FillLimit {
+    /// Rows at most.
+    pub(super) rows: usize,
+    /// Bytes at most, but for a single row that is larger.
+    pub(super) bytes: usize,
+}
+
+/// A batch may keep alive this many times the bytes that it holds: of decoded rows that it takes only few from.
+const HELD_FACTOR: usize = 8;
+
+impl FillLimit {
+    /// What is left of it, at least one row.
+    pub(super) fn less(self, output: &Output) -> Self {
+        Self {
+            rows: self.rows.saturating_sub(output.rows).max(1),
+            bytes: self.bytes.saturating_sub(output.bytes),
+        }
+    }
+}
+
 /// Where a value comes from: a set and a row of it.
 type Cell = Option<(u32, u32)>;
 
@@ -90,11 +112,21 @@ pub(super) struct Output {
     cells: Vec<Cell>,
     runs: Vec<Run>,
     rows: usize,
+    /// Of these rows.
+    bytes: usize,
+    /// Of the sets that they come from.
+    held_bytes: usize,
 }
 
 impl Output {
     pub(super) fn rows(&self) -> usize {
         self.rows
+    }
+
+    pub(super) fn is_full(&self, limit: FillLimit) -> bool {
+        self.rows >= limit.rows
+            || self.bytes >= limit.bytes
+            || self.held_bytes >= limit.bytes.saturating_mul(HELD_FACTOR)
     }
 
     /// Whether the next segment comes from the set that the last one came from.
@@ -106,6 +138,7 @@ impl Output {
     pub(super) fn push(&mut self, table: TableUid, segment: &Segment) {
         let set = self.number(&segment.rows);
         let len = segment.len();
+        self.bytes += segment.bytes();
         match self.pieces.last_mut() {
             Some(Piece::Rows { set: last, start, len: held })
                 if *last == set && *start + *held == segment.start =>
@@ -130,6 +163,8 @@ impl Output {
         let mut complete = false;
         for (rows, row) in newest_first {
             let set = self.number(rows);
+            // More than is taken of it, if others supply some of its columns: the batch is the smaller for it.
+            self.bytes += rows.widths.bytes(*row..row + 1);
             let cell = Some((set, u32::try_from(*row).unwrap_or(u32::MAX)));
             let pattern = rows.presence.pattern(*row);
             for (column, done) in supplied.iter_mut().enumerate() {
@@ -167,6 +202,7 @@ impl Output {
         // The address names the set as long as `sets` holds it.
         *self.numbers.entry(Arc::as_ptr(rows).addr()).or_insert_with(|| {
             self.sets.push(Arc::clone(rows));
+            self.held_bytes += rows.owned_bytes();
             last
         })
     }

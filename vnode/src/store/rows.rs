@@ -1,11 +1,12 @@
 //! Rows in memory as merging sees them: immutable sets of columns, and stretches of them that belong to one table.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType};
 use arrow_array::{Array, ArrayRef};
-use arrow_buffer::ScalarBuffer;
+use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, TimeUnit};
 
 /// Age of rows: of two rows with one key the higher rank wins, column by column.
@@ -58,6 +59,69 @@ pub(super) struct RowSet {
     pub(super) columns: Vec<Option<ArrayRef>>,
     /// What the rows supply.
     pub(super) presence: Presence,
+    /// How large the rows are.
+    pub(super) widths: Widths,
+}
+
+/// How many bytes the rows of a set hold, of the columns that are read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Widths {
+    /// Of each row.
+    fixed: usize,
+    /// Where the values of text columns begin and end.
+    texts: Vec<OffsetBuffer<i32>>,
+    /// The set holds memory of its own: it is no view of a memtable.
+    is_owned: bool,
+}
+
+impl Widths {
+    /// Of these columns. `is_owned` says that nobody else holds them.
+    pub(super) fn of<'a>(columns: impl Iterator<Item = &'a ArrayRef>, is_owned: bool) -> Self {
+        let mut widths = Self { is_owned, ..Self::default() };
+        for column in columns {
+            match column.data_type() {
+                DataType::Utf8 => widths.texts.push(column.as_string::<i32>().offsets().clone()),
+                DataType::Binary => widths.texts.push(column.as_binary::<i32>().offsets().clone()),
+                // A bit of a boolean counts as a byte.
+                other => widths.fixed += other.primitive_width().unwrap_or(1),
+            }
+        }
+        widths
+    }
+
+    /// Bytes that these rows hold.
+    pub(super) fn bytes(&self, rows: Range<usize>) -> usize {
+        let texts = self.texts.iter().map(|offsets| {
+            let at = |row: usize| offsets.get(row).copied().unwrap_or_default();
+            usize::try_from(at(rows.end).saturating_sub(at(rows.start))).unwrap_or_default()
+        });
+        let fixed = (self.fixed + self.texts.len() * size_of::<i32>()).saturating_mul(rows.len());
+        texts.fold(fixed, usize::saturating_add)
+    }
+
+    /// The first of these rows that hold no more than `bytes`, and at least one.
+    pub(super) fn within(&self, rows: Range<usize>, bytes: usize) -> Range<usize> {
+        if self.bytes(rows.clone()) <= bytes {
+            return rows;
+        }
+        let (mut fits, mut too_many) = (1, rows.len());
+        while fits + 1 < too_many {
+            let middle = fits.midpoint(too_many);
+            if self.bytes(rows.start..rows.start + middle) <= bytes {
+                fits = middle;
+            } else {
+                too_many = middle;
+            }
+        }
+        rows.start..rows.start + fits
+    }
+}
+
+impl RowSet {
+    /// Bytes that go when the set goes.
+    pub(super) fn owned_bytes(&self) -> usize {
+        if self.widths.is_owned { self.widths.bytes(0..self.len) } else { 0 }
+    }
 }
 
 /// Rows `start..end` of a set: of one table, ascending strictly by time, of one age.
@@ -72,6 +136,11 @@ pub(super) struct Segment {
 impl Segment {
     pub(super) fn len(&self) -> usize {
         self.end - self.start
+    }
+
+    /// Bytes that its rows hold.
+    pub(super) fn bytes(&self) -> usize {
+        self.rows.widths.bytes(self.start..self.end)
     }
 
     /// Its timestamps; empty where the set has none.

@@ -8,13 +8,15 @@ use arrow_buffer::ScalarBuffer;
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 use model::{ColumnId, Error, Precision, Result, TableSchema, TableUid};
 use parking_lot::Mutex;
+use proto::size::batch_bytes;
+use query::memory::{QueryMemory, Reservation};
 use query::source::{BlockSum, ScanColumn, ScanOrder, SummedBlocks, TimeRange};
 
-use super::file_source::{FileSource, SummedBlock};
-use super::labels::Labels;
+use super::file_source::{Chunk, FileSource, SummedBlock};
+use super::labels::{Labelled, Labels};
 use super::mem_source::{MemSource, SourceRange};
 use super::merge::{Merge, Source};
-use super::output::{Merged, Output, Run};
+use super::output::{FillLimit, Merged, Output, Run};
 use super::projection::Projection;
 use super::rows::ticks_of;
 use super::scan_groups::{Group, Inputs, groups};
@@ -23,8 +25,13 @@ use super::sort::sort_by_time;
 
 /// Rows of an output batch.
 pub(super) const BATCH_ROWS: usize = 8_192;
+/// Bytes of an output batch, its labels apart, which are as many again at most: 1 KiB a row. Wider rows come in smaller
+/// batches; 8,192 of the widest would be half a gigabyte, and a query holds several.
+pub(super) const BATCH_BYTES: usize = 8 << 20;
 /// Batches that the inputs of a merge may hold decoded at once, taken together.
 const INPUT_BATCHES: usize = 16;
+/// And their bytes.
+const INPUT_BYTES: usize = 4 * BATCH_BYTES;
 /// An input of a merge decodes at least this many rows at once.
 const INPUT_ROWS_MIN: usize = 256;
 /// Rows that are sorted at once where a scan is to be in order of time.
@@ -49,6 +56,8 @@ pub struct ScanPlan {
     pub order: ScanOrder,
     /// No more rows than this.
     pub limit: Option<usize>,
+    /// Where rows that are held are reserved.
+    pub memory: QueryMemory,
 }
 
 /// Where an output column comes from.
@@ -73,7 +82,13 @@ pub(super) struct Scan {
     /// Place of the timestamps in the projection, where rows have to be sorted.
     ticks_at: Option<usize>,
     merge: Option<Merge>,
+    /// Merged rows that still want their labels.
+    unlabelled: VecDeque<Labelled>,
     sorted: VecDeque<RecordBatch>,
+    /// For what the inputs hold decoded, and rows that are being sorted.
+    held: Reservation,
+    /// Its first batch is made and reserved.
+    is_under_way: bool,
     /// Rows that the limit still allows.
     left: usize,
     summing: Option<Summing>,
@@ -114,6 +129,7 @@ impl Scan {
         }
         let left = plan.limit.unwrap_or(usize::MAX);
         let projection = Arc::new(projection);
+        let held = plan.memory.reservation("rows of a scan");
         Self {
             plan,
             inputs,
@@ -122,7 +138,10 @@ impl Scan {
             origins,
             ticks_at,
             merge: None,
+            unlabelled: VecDeque::new(),
             sorted: VecDeque::new(),
+            held,
+            is_under_way: false,
             left,
             summing: None,
         }
@@ -144,6 +163,25 @@ impl Scan {
         memory_only.then(|| self.groups.iter().map(|group| group.memtable_rows).sum())
     }
 
+    /// Reserves what a batch that it has made holds until somebody takes it. `None` where there is no room and it is the
+    /// last for now: what fills the budget may be the batches of this very scan that wait. What a scan under way needs is
+    /// bounded, so that it is refused at its start or not at all.
+    pub(super) fn reserve(&mut self, bytes: usize) -> Result<Option<Reservation>> {
+        match self.held.another(bytes) {
+            Ok(reservation) => {
+                self.is_under_way = true;
+                Ok(Some(reservation))
+            }
+            Err(_) if self.is_under_way => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reserves what its inputs hold decoded, under the same rule.
+    fn hold(&self, bytes: usize) -> Result<()> {
+        self.held.resize(bytes).or_else(|error| if self.is_under_way { Ok(()) } else { Err(error) })
+    }
+
     /// The next batch, never an empty one; `None` at the end.
     pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         while self.left > 0 {
@@ -163,6 +201,9 @@ impl Scan {
 
     fn next_merged(&mut self) -> Result<Option<RecordBatch>> {
         loop {
+            if let Some(rows) = self.unlabelled.pop_front() {
+                return Ok(Some(self.label(&self.plan.output, &rows)?));
+            }
             let merge = match &mut self.merge {
                 Some(merge) => merge,
                 None => {
@@ -172,12 +213,16 @@ impl Scan {
                 }
             };
             let mut output = Output::default();
-            if !merge.fill(&mut output, BATCH_ROWS.min(self.left).max(1))? {
+            let limit = FillLimit { rows: BATCH_ROWS.min(self.left).max(1), bytes: BATCH_BYTES };
+            let more = merge.fill(&mut output, limit)?;
+            let held_bytes = merge.held_bytes();
+            if !more {
                 self.merge = None;
             }
+            self.hold(held_bytes)?;
             if output.rows() > 0 {
                 let merged = output.finish(&self.projection)?;
-                return Ok(Some(self.label(merged)?.0));
+                self.unlabelled.extend(self.known(merged)?.split(&self.tags(), BATCH_BYTES));
             }
         }
     }
@@ -189,15 +234,24 @@ impl Scan {
             let mut merge = Merge::new(self.sources(&group)?, self.projection.columns.len());
             let (mut batches, mut ticks): (Vec<RecordBatch>, Vec<ScalarBuffer<i64>>) =
                 (Vec::new(), Vec::new());
-            let mut more = true;
+            let (mut more, mut bytes) = (true, 0);
             while more {
                 let mut output = Output::default();
-                more = merge.fill(&mut output, BATCH_ROWS)?;
-                let (batch, merged) = self.label(output.finish(&self.projection)?)?;
-                ticks.extend(merged.columns.get(ticks_at).and_then(|array| ticks_of(array)));
-                batches.push(batch);
+                more = merge.fill(&mut output, FillLimit { rows: BATCH_ROWS, bytes: BATCH_BYTES })?;
+                let merged = output.finish(&self.projection)?;
+                for rows in self.known(merged)?.split(&self.tags(), BATCH_BYTES) {
+                    let batch = self.label(&self.plan.output, &rows)?;
+                    bytes += batch_bytes(&batch);
+                    // Sorting holds all of it three times: as it came, in one piece, and in order.
+                    self.held.resize(merge.held_bytes() + 3 * bytes)?;
+                    ticks.extend(rows.merged.columns.get(ticks_at).and_then(|array| ticks_of(array)));
+                    batches.push(batch);
+                }
             }
-            self.sorted = sort_by_time(&self.plan.output, &batches, &ticks, BATCH_ROWS)?.into();
+            // As large as the first ones, about.
+            let batch_rows = batches.iter().map(RecordBatch::num_rows).max().unwrap_or(BATCH_ROWS);
+            self.sorted = sort_by_time(&self.plan.output, &batches, &ticks, batch_rows.max(1))?.into();
+            self.held.resize(bytes)?;
         }
         Ok(self.sorted.pop_front())
     }
@@ -213,9 +267,10 @@ impl Scan {
         let count = group.files.len() + group.memtables.len();
         let input_rows = (BATCH_ROWS * INPUT_BATCHES / count.max(1)).clamp(INPUT_ROWS_MIN, BATCH_ROWS);
         let input_rows = input_rows.min(self.left.max(INPUT_ROWS_MIN));
+        let chunk = Chunk { rows: input_rows, bytes: (INPUT_BYTES / count.max(1)).min(BATCH_BYTES) };
         let mut sources = Vec::with_capacity(count);
         for file in &group.files {
-            let Some(mut source) = FileSource::open(file, range.clone(), count == 1, input_rows)? else {
+            let Some(mut source) = FileSource::open(file, range.clone(), count == 1, chunk)? else {
                 continue;
             };
             if let Some(summing) = self.summing.as_ref().filter(|_| count == 1) {
@@ -241,9 +296,10 @@ impl Scan {
         // A block has no time of its own.
         let fields = self.plan.output.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let (labels, merged) = self.label_as(&schema, merged)?;
+        let rows = self.known(merged)?;
+        let labels = self.label(&schema, &rows)?;
         // Runs that are left name the blocks that are left.
-        let known: BTreeSet<TableUid> = merged.runs.iter().map(|run| run.table).collect();
+        let known: BTreeSet<TableUid> = rows.merged.runs.iter().map(|run| run.table).collect();
         let blocks: Vec<_> = blocks.into_iter().filter(|block| known.contains(&block.table)).collect();
         let sums = (0..summing.columns.len()).map(|column| {
             blocks.iter().map(|b| b.sums.get(column).copied().unwrap_or(BlockSum::UNKNOWN)).collect()
@@ -252,16 +308,10 @@ impl Scan {
         Ok(Some(SummedBlocks { labels, rows: blocks.iter().map(|block| block.rows).collect(), sums }))
     }
 
-    /// Adds names and tags, and leaves out tables that the directory does not know.
-    fn label(&self, merged: Merged) -> Result<(RecordBatch, Merged)> {
-        self.label_as(&self.plan.output, merged)
-    }
-
-    fn label_as(&self, schema: &SchemaRef, merged: Merged) -> Result<(RecordBatch, Merged)> {
-        let labelled = self.origins.iter().any(|origin| matches!(origin, Origin::Tag(_) | Origin::Tbname));
-        let directory = matches!(self.plan.tables, Selection::All(Some(_)));
-        let (merged, tables) = if labelled || directory { self.known(merged)? } else { (merged, Vec::new()) };
-        let labels = labelled.then(|| Labels::new(&tables, &merged.runs));
+    /// Adds names and tags.
+    fn label(&self, schema: &SchemaRef, rows: &Labelled) -> Result<RecordBatch> {
+        let Labelled { merged, tables } = rows;
+        let labels = self.is_labelled().then(|| Labels::new(tables, &merged.runs));
         let columns = self
             .origins
             .iter()
@@ -280,10 +330,27 @@ impl Scan {
         let options = RecordBatchOptions::new().with_row_count(Some(merged.rows));
         let batch = columns
             .and_then(|columns| RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options));
-        Ok((batch.map_err(|e| Error::internal("rows of a scan do not fit its schema").caused_by(e))?, merged))
+        batch.map_err(|e| Error::internal("rows of a scan do not fit its schema").caused_by(e))
     }
 
-    fn known(&self, merged: Merged) -> Result<(Merged, Vec<SelectedTable>)> {
+    fn is_labelled(&self) -> bool {
+        self.origins.iter().any(|origin| matches!(origin, Origin::Tag(_) | Origin::Tbname))
+    }
+
+    /// Places of the tags that are read.
+    fn tags(&self) -> Vec<usize> {
+        let places = self.origins.iter().filter_map(|origin| match origin {
+            Origin::Tag(at) => Some(*at),
+            _ => None,
+        });
+        places.collect()
+    }
+
+    /// Finds the tables of rows, and leaves out those that the directory does not know.
+    fn known(&self, merged: Merged) -> Result<Labelled> {
+        if !self.is_labelled() && !matches!(self.plan.tables, Selection::All(Some(_))) {
+            return Ok(Labelled { merged, tables: Vec::new() });
+        }
         let found: Vec<Option<SelectedTable>> =
             merged.runs.iter().map(|run| self.plan.tables.lookup(run.table)).collect();
         let unknown: BTreeSet<TableUid> = merged
@@ -294,7 +361,7 @@ impl Scan {
             .map(|(run, _)| run.table)
             .collect();
         let merged = merged.retain(|table| !unknown.contains(&table))?;
-        Ok((merged, found.into_iter().flatten().collect()))
+        Ok(Labelled { merged, tables: found.into_iter().flatten().collect() })
     }
 }
 

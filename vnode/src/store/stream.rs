@@ -14,26 +14,33 @@ use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::stream;
 use model::{Error, Result};
+use proto::size::batch_bytes;
+use query::memory::Reservation;
 use tokio::task::JoinHandle;
 
-use super::scan::{BATCH_ROWS, Scan};
+use super::scan::{BATCH_BYTES, BATCH_ROWS, Scan};
 
 /// Batches of one trip at most. Twice as many may be held: those handed out and those being made.
 const TRIP_BATCHES_MAX: usize = 8;
+/// And their bytes: a trip ends with the batch that passes this.
+const TRIP_BYTES_MAX: usize = 2 * BATCH_BYTES;
 /// A scan of no more than this many rows, all in memory, costs less than the way to another thread.
 const INLINE_ROWS_MAX: usize = 2 * BATCH_ROWS;
 
 /// What a trip brings back: the scan, unless it is over.
 struct Trip {
     scan: Option<Box<Scan>>,
-    batches: VecDeque<Result<RecordBatch>>,
+    batches: Batches,
 }
+
+/// Batches that wait, each with what it holds of the queries' memory until it is handed out.
+type Batches = VecDeque<Result<(RecordBatch, Option<Reservation>)>>;
 
 enum State {
     /// Not started.
     Ready(Box<Scan>),
     /// Batches to hand out, and the next trip.
-    Running { batches: VecDeque<Result<RecordBatch>>, next: Option<JoinHandle<Trip>>, trip_batches: usize },
+    Running { batches: Batches, next: Option<JoinHandle<Trip>>, trip_batches: usize },
 }
 
 /// Starts when it is first polled.
@@ -51,7 +58,8 @@ async fn next(state: State) -> Option<(Result<RecordBatch>, State)> {
     let (mut batches, mut next, mut trip_batches) = match state {
         State::Running { batches, next, trip_batches } => (batches, next, trip_batches),
         State::Ready(scan) if scan.memory_rows().is_some_and(|rows| rows <= INLINE_ROWS_MAX) => {
-            (travel(scan, usize::MAX).batches, None, 0)
+            let trip = travel(scan, usize::MAX);
+            (trip.batches, trip.scan.map(|scan| depart(scan, 2)), 2)
         }
         State::Ready(scan) => (VecDeque::new(), Some(depart(scan, 1)), 2),
     };
@@ -65,7 +73,7 @@ async fn next(state: State) -> Option<(Result<RecordBatch>, State)> {
             Err(error) => batches.push_back(Err(Error::internal("a scan broke off").caused_by(error))),
         }
     }
-    let item = batches.pop_front()?;
+    let item = batches.pop_front()?.map(|(batch, _)| batch);
     Some((item, State::Running { batches, next, trip_batches }))
 }
 
@@ -74,9 +82,16 @@ fn depart(scan: Box<Scan>, batches_max: usize) -> JoinHandle<Trip> {
 }
 
 fn travel(mut scan: Box<Scan>, batches_max: usize) -> Trip {
-    let mut batches = VecDeque::new();
-    while batches.len() < batches_max {
-        match scan.next_batch() {
+    let (mut batches, mut bytes) = (VecDeque::new(), 0);
+    while batches.len() < batches_max && bytes < TRIP_BYTES_MAX {
+        let made = scan.next_batch().and_then(|batch| {
+            let Some(batch) = batch else { return Ok(None) };
+            let size = batch_bytes(&batch);
+            let reservation = scan.reserve(size)?;
+            bytes = if reservation.is_some() { bytes + size } else { TRIP_BYTES_MAX };
+            Ok(Some((batch, reservation)))
+        });
+        match made {
             Ok(Some(batch)) => batches.push_back(Ok(batch)),
             Ok(None) => return Trip { scan: None, batches },
             Err(error) => {

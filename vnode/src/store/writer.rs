@@ -24,6 +24,8 @@ use super::table_index::{self, TableIndex};
 
 /// Rows after which a row group is closed.
 const ROW_GROUP_ROWS: usize = 1 << 20;
+/// Bytes, encoded, after which it is closed too: it lies in memory until then.
+const ROW_GROUP_BYTES: usize = 128 << 20;
 /// The last bytes of a file: footer length and magic.
 const TAIL_BYTES: usize = 8;
 
@@ -151,7 +153,8 @@ impl FileWriter {
             }
         }
         group.rows += rows;
-        if group.rows >= ROW_GROUP_ROWS {
+        let bytes = || group.columns.iter().map(ArrowColumnWriter::memory_size).sum::<usize>();
+        if group.rows >= ROW_GROUP_ROWS || bytes() >= ROW_GROUP_BYTES {
             self.close_group(group)
         } else {
             self.group = Some(group);

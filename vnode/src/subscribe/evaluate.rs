@@ -5,10 +5,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::{Array as _, ArrayRef, RecordBatch};
 use bytes::Bytes;
 use model::{ColumnId, Error, Result, SchemaVersion, TableUid, Version};
 use parking_lot::RwLock;
+use proto::size::{batch_bytes, rows_bytes};
 use wal::Kind;
 
 use super::compiled::{Compiled, Source};
@@ -57,6 +58,13 @@ impl ShownWrite {
     pub(super) fn rows(&self) -> usize {
         let batches: usize = self.batches.iter().map(RecordBatch::num_rows).sum();
         self.blocks.iter().map(Block::rows).sum::<usize>() + batches
+    }
+
+    /// Bytes of its rows.
+    pub(super) fn bytes(&self) -> usize {
+        let columns = self.blocks.iter().flat_map(|block| &block.columns);
+        let blocks: usize = columns.map(|column| rows_bytes(column, 0..column.len())).sum();
+        blocks + self.batches.iter().map(batch_bytes).sum::<usize>()
     }
 
     fn is_empty(&self) -> bool {

@@ -10,6 +10,10 @@ use super::{Batch, BatchKind, Block, Range, ReadOptions, RecordRun, meta};
 use crate::record::NewTable;
 use crate::state::VnodeState;
 
+/// A batch is full with these bytes of rows too, however many rows were asked for: a message has a size at most, and so
+/// has what a server holds for a consumer. One record is never cut, so that it may be larger by one.
+const BYTES_MAX: usize = 16 << 20;
+
 /// A batch in the making.
 #[derive(Debug, Default)]
 pub(super) struct Gather {
@@ -21,6 +25,7 @@ pub(super) struct Gather {
     as_several: bool,
     records: Vec<RecordRun>,
     rows: u64,
+    bytes: usize,
     written_ns: i64,
 }
 
@@ -77,11 +82,16 @@ impl Gather {
         for write in writes {
             self.rows += write.rows() as u64;
             self.written_ns = self.written_ns.max(write.received_ns);
+            self.bytes += write.bytes();
             self.blocks.extend(write.blocks);
             self.batches.extend(write.batches);
             self.creates.extend(write.creates);
         }
-        if self.rows >= options.min_poll_rows || options.replay { Added::Full } else { Added::More }
+        if self.rows >= options.min_poll_rows || self.bytes >= BYTES_MAX || options.replay {
+            Added::Full
+        } else {
+            Added::More
+        }
     }
 
     /// The batch.

@@ -23,6 +23,7 @@ use model::{
     StableInfo, TableSchema, TableUid, TopicId, Value, VgroupId,
 };
 use proto::write::{TableRun, WriteBlock};
+use query::memory::QueryMemory;
 use query::source::{ScanColumn, ScanOrder, ScanRequest, Shard, TimeRange};
 use wal::StdDisk;
 
@@ -127,6 +128,7 @@ pub(super) fn request_all() -> ScanRequest {
         Field::new("v", Arrow::Int32, true),
     ]);
     ScanRequest {
+        memory: QueryMemory::default(),
         relation: METER,
         child: None,
         columns: vec![ScanColumn::Tbname, ScanColumn::Column(ColumnId(1)), ScanColumn::Column(ColumnId(2))],

@@ -5,6 +5,7 @@ mod compaction;
 mod crash;
 mod files;
 mod property;
+mod wide;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Float32Array, Int32Array, Recor
 use arrow_array::{TimestampMillisecondArray, new_null_array};
 use arrow_schema::{DataType as Arrow, Field, Schema};
 use model::{ColumnDef, ColumnId, DataType, Precision, SchemaVersion, TableSchema, TableUid, Value, Version};
+use query::memory::QueryMemory;
 use query::source::{ScanColumn, ScanOrder, TimeRange};
 use tempfile::TempDir;
 use wal::disk::StdDisk;
@@ -274,6 +276,7 @@ impl Fixture {
             time: TimeRange::ALL,
             order: ScanOrder::TableTime,
             limit: None,
+            memory: QueryMemory::default(),
         }
     }
 
