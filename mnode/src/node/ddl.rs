@@ -26,7 +26,8 @@ pub enum DdlOutcome {
     Unchanged,
 }
 
-/// Statements. `by` is the session's user; each checks their rights (0x0303 without). All answer once every shard has
+/// Statements. `by` is the session's user; each checks their rights: 0x0303 without, and 0x2644 or 0x0303 in place of "not
+/// exist" where they may not know of the database or topic (`state/rights.rs`). All answer once every shard has
 /// applied the change; a second statement on the same database waits for the first, for ten seconds, then answers
 /// 0x03D3. Dropping the future does not take the statement back. After an error that may be retried the outcome is
 /// unknown, and the statement may still be carried out.
