@@ -27,13 +27,12 @@ impl MnodeState {
         Access { read: granted.read || user.everywhere.read, write: granted.write || user.everywhere.write }
     }
 
-    /// Whether `by` may subscribe to a topic and read it: super user, granted SUBSCRIBE, or its creator for as long as they
-    /// may read the database. To those granted SUBSCRIBE rights on the database play no part.
+    /// Whether `by` may subscribe to a topic and read it: super user, its creator, or granted SUBSCRIBE. Rights on the
+    /// database play no part: they were asked for when the topic was made.
     #[must_use]
     pub fn may_subscribe(&self, by: &str, topic: &TopicInfo) -> bool {
         let Some(user) = self.users.get(by) else { return false };
-        let reads = || self.catalog.database(&topic.database_name).is_ok_and(|d| self.access(by, d).read);
-        user.super_user || user.topics.contains(&topic.id) || (topic.creator == by && reads())
+        user.super_user || user.topics.contains(&topic.id) || topic.creator == by
     }
 
     /// Whether `by` may know of a database: who may read or write it, or has a topic on it.
@@ -43,13 +42,11 @@ impl MnodeState {
         self.users.contains_key(by) && (self.access(by, database).any() || has_topic())
     }
 
-    /// Whether `by` may know of a topic: who may subscribe to it, its creator, and the creator of its database, in whose
-    /// way it stands.
+    /// Whether `by` may know of a topic: who may subscribe to it, and the creator of its database, in whose way it stands.
     #[must_use]
     pub fn sees_topic(&self, by: &str, topic: &TopicInfo) -> bool {
         let owns_database = || self.catalog.database(&topic.database_name).is_ok_and(|d| d.creator == by);
-        self.may_subscribe(by, topic)
-            || (self.users.contains_key(by) && (topic.creator == by || owns_database()))
+        self.may_subscribe(by, topic) || (self.users.contains_key(by) && owns_database())
     }
 
     /// The database called `name`, if `by` may know of it.

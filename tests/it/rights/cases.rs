@@ -48,6 +48,7 @@ pub const CASES: &[Case] = &[
     case("DROP DATABASE gone", seen(PRIVILEGE, PRIVILEGE, PRIVILEGE, DENIED, OK)),
     case("FLUSH DATABASE {db}", WRITES),
     case("TRIM DATABASE {db}", WRITES),
+    case("TRIM DATABASE {db} WAL", WRITES),
     case("COMPACT {db}.VGROUPS IN (99999)", seen(DENIED, 0x0503, DENIED, DENIED, 0x0503)),
     case("KILL COMPACT 99", [0x0118; 7]),
     case("CREATE STABLE {db}.s_{role} (ts TIMESTAMP, v INT) TAGS (g INT)", WRITES),

@@ -31,7 +31,7 @@ const NOBODYS: u16 = 0x03E6;
 
 const ALL: [u16; 7] = [0; 7];
 const WRITES: [u16; 7] = [DENIED, DENIED, 0, DENIED, DENIED, DENIED, 0];
-const SUBSCRIBES: [u16; 7] = [PRIVILEGE, PRIVILEGE, PRIVILEGE, 0, 0, PRIVILEGE, 0];
+const SUBSCRIBES: [u16; 7] = [PRIVILEGE, PRIVILEGE, PRIVILEGE, 0, 0, 0, 0];
 const ROOTS_OWN: [u16; 7] = [NOBODYS, NOBODYS, NOBODYS, NOBODYS, NOBODYS, NOBODYS, 0];
 
 const METHODS: &[Row] = &[
@@ -47,6 +47,7 @@ const METHODS: &[Row] = &[
     ("Subscription.Heartbeat", ROOTS_OWN),
     ("Subscription.WatchAssignment", ROOTS_OWN),
     ("Subscription.Consume", ROOTS_OWN),
+    ("Subscription.Release", ROOTS_OWN),
     ("Subscription.Commit", ROOTS_OWN),
     ("Subscription.Offsets", SUBSCRIBES),
 ];
@@ -189,6 +190,10 @@ impl Caller {
                     v1::ConsumeOpen { consumer: CONSUMER, group: GROUP.into(), ..v1::ConsumeOpen::default() };
                 code(subscription.consume(self.request(iter([asked(Action::Open(open))]))).await)
             }
+            "Subscription.Release" => {
+                let request = v1::ReleaseRequest { consumer: CONSUMER, topic: held.topic, hand_over: 0 };
+                code(subscription.release(self.request(request)).await)
+            }
             "Subscription.Commit" => self.commit(held).await,
             "Subscription.Offsets" => self.offsets(self.topic.1, held.vgroup).await,
             other => panic!("{other} is not called here"),
@@ -282,12 +287,12 @@ async fn everybody_may_call_what_the_table_says() {
 
 /// A consumer that has the vgroup by its token and not the right any more, and speaks by hand: no row, no commit.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_owner_of_a_topic_reads_it_for_as_long_as_they_may_read_the_database() {
+async fn a_subscriber_reads_for_as_long_as_the_right_stands() {
     let people = People::come().await;
-    let owner = Caller::come(&people, "owner", ("pumps", 0)).await;
-    assert_eq!(owner.subscribe(CONSUMER).await, 0);
-    let held = assigned(&owner, CONSUMER).await;
-    query(&people.root, "REVOKE READ ON plant.* FROM owner").await;
+    let user = Caller::come(&people, "subscriber", ("pumps", 0)).await;
+    assert_eq!(user.subscribe(CONSUMER).await, 0);
+    let held = assigned(&user, CONSUMER).await;
+    query(&people.root, "REVOKE SUBSCRIBE ON pumps FROM subscriber").await;
     query(&people.root, "INSERT INTO plant.t VALUES (now, 2)").await;
 
     let open = v1::ConsumeOpen {
@@ -307,14 +312,13 @@ async fn the_owner_of_a_topic_reads_it_for_as_long_as_they_may_read_the_database
     let credit = v1::ConsumeCredit { messages: 10 };
     let requests = [asked(Action::Open(open)), asked(Action::Credit(credit)), asked(Action::Start(start))];
     // The stream stays open for the answer.
-    let requests = owner.request(iter(requests).chain(pending()));
-    let mut stream = owner.subscription().consume(requests).await.expect("a stream").into_inner();
+    let requests = user.request(iter(requests).chain(pending()));
+    let mut stream = user.subscription().consume(requests).await.expect("a stream").into_inner();
     let event = stream.message().await.expect("the stream goes on").expect("an event").event;
     let Some(Event::Fault(fault)) = event else { panic!("{event:?}") };
     assert_eq!(detail(fault.error), PRIVILEGE);
-    assert_eq!(owner.commit(held).await, PRIVILEGE);
-    assert_eq!(owner.subscribe(CONSUMER + 1).await, PRIVILEGE);
-    // The topic is still theirs: to drop, and to see.
-    query(&people.root, "GRANT READ ON plant.* TO owner").await;
-    assert_eq!(owner.commit(held).await, 0);
+    assert_eq!(user.commit(held).await, PRIVILEGE);
+    assert_eq!(user.subscribe(CONSUMER + 1).await, PRIVILEGE);
+    query(&people.root, "GRANT SUBSCRIBE ON pumps TO subscriber").await;
+    assert_eq!(user.commit(held).await, 0);
 }
