@@ -118,6 +118,37 @@ async fn what_was_handled_is_not_delivered_again_when_a_member_joins() {
     }
 }
 
+/// What the application has in its hands when the other one joins is awaited.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_owner_waits_until_a_message_is_handled() {
+    let (_server, connection) = start().await;
+    write(&connection, 0).await;
+    let first = join(&connection, "true").await;
+    let seen = Seen::default();
+    while seen.lock().len() < usize::try_from(TABLES).expect("few") {
+        let message = first.poll(QUIET).await.expect("poll").expect("a message");
+        for row in message.rows() {
+            *seen.lock().entry(row.get(0).expect("v")).or_default() += 1;
+        }
+    }
+    let handling = async {
+        wait_for("the other one waits", || async {
+            let rows = query(&connection, "SHOW CONSUMERS").await;
+            rows.iter().any(|row| row.by_name::<String>("status").expect("status") == "rebalancing")
+        })
+        .await;
+        // Done with it.
+        Member::start(first, &seen)
+    };
+    let (next, first) = tokio::join!(join(&connection, "true"), handling);
+    let next = Member::start(next, &seen);
+    write(&connection, 1).await;
+    all_seen(&seen, 2).await;
+    assert!(seen.lock().values().all(|times| *times == 1), "{seen:?}");
+    first.leave().await;
+    next.leave().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_handles_a_message_for_long_loses_it_to_the_next_owner() {
     let (_server, connection) = start().await;
