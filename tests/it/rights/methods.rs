@@ -133,7 +133,8 @@ impl Caller {
     async fn commit(&self, held: Held) -> u16 {
         let Held { topic, vgroup, epoch } = held;
         let offset = v1::CommitOffset { topic, vgroup, epoch, offset: 1, sequence: 1 };
-        let request = v1::CommitRequest { consumer: CONSUMER, group: GROUP.into(), offsets: vec![offset] };
+        let request =
+            v1::CommitRequest { consumer: CONSUMER, group: GROUP.into(), offsets: vec![offset], keep: false };
         match self.subscription().commit(self.request(request)).await {
             Ok(answer) => detail(answer.into_inner().results.remove(0).error),
             Err(status) => from_status(&status).code().number(),
