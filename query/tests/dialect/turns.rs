@@ -11,7 +11,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use model::{Code, ColumnId, Error, Result, TableInfo, Zone};
 use query::ast::Statement;
 use query::engine::{Engine, EngineSettings, QueryStream};
-use query::plan::{Relations, plan, relations_named};
+use query::plan::{Plan, Relations, plan, relations_named};
 use query::source::{Relation, ScanColumn, ScanRequest, Shard, TableListRequest};
 
 use crate::store::Store;
@@ -53,8 +53,15 @@ struct Running {
     given: Arc<AtomicUsize>,
 }
 
-/// Starts a query over a super table `s` with columns `ts` and `v VARCHAR(60000)`.
+/// Starts a query as [`planned`] makes it.
 fn start(sql: &str, batches: usize, rows: usize) -> Running {
+    let (engine, plan, given) = planned(sql, batches, rows);
+    let stream = futures::executor::block_on(engine.execute(&plan)).unwrap();
+    Running { stream, given }
+}
+
+/// A query over a super table `s` with columns `ts` and `v VARCHAR(60000)`, and how many batches its scans have given.
+fn planned(sql: &str, batches: usize, rows: usize) -> (Engine, Plan, Arc<AtomicUsize>) {
     let mut store = Store::new(Zone::UTC);
     for sql in [
         "CREATE DATABASE d KEEP 36500",
@@ -73,8 +80,7 @@ fn start(sql: &str, batches: usize, rows: usize) -> Running {
     }
     let plan = plan(&query, &relations, &store.session).unwrap();
     let engine = Engine::new(&EngineSettings { parallelism: 1, memory_bytes: 1 << 28 }).unwrap();
-    let stream = futures::executor::block_on(engine.execute(&plan)).unwrap();
-    Running { stream, given }
+    (engine, plan, given)
 }
 
 /// Runs a query to its end; answers how often it gave its thread back, and its batches.
@@ -160,4 +166,17 @@ fn text_that_functions_multiply_ends_in_an_error() {
     let next = futures::executor::block_on(running.stream.next());
     let error = next.unwrap().unwrap_err();
     assert_eq!(error.code(), Code::OutOfMemory, "{error}");
+}
+
+#[test]
+fn a_plan_is_shown_with_what_its_operators_did() {
+    let (engine, plan, given) = planned("SELECT COUNT(v) FROM s", 5, 10);
+    let shown = futures::executor::block_on(engine.explain(&plan)).unwrap();
+    assert_eq!(given.load(Ordering::Relaxed), 0, "nothing is read");
+    assert!(shown.iter().all(|line| !line.contains("Turn") && !line.contains("metrics")), "{shown:#?}");
+    let done = futures::executor::block_on(engine.analyze(&plan)).unwrap();
+    assert_eq!(given.load(Ordering::Relaxed), 5);
+    assert_eq!(done.len(), shown.len(), "{done:#?}");
+    let scan = done.iter().find(|line| line.contains("ShardScan")).unwrap();
+    assert!(scan.contains("output_rows=50"), "{scan}");
 }

@@ -132,3 +132,26 @@ impl Gather {
         Ok(Batch { kind, begin, next, blocks, json, skipped: None, written_ns, records, range })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, StringArray};
+
+    use super::*;
+
+    fn write(bytes: usize) -> Shown {
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(bytes)]));
+        let batches = vec![RecordBatch::try_from_iter([("s", text)]).unwrap()];
+        Shown::Writes(vec![ShownWrite { received_ns: 0, blocks: vec![], batches, creates: vec![] }])
+    }
+
+    #[test]
+    fn bytes_fill_a_batch_too() {
+        let options = ReadOptions { min_poll_rows: u64::MAX, ..ReadOptions::default() };
+        let mut gather = Gather::default();
+        assert!(matches!(gather.add(options, Version(1), write(BYTES_MAX / 2)), Added::More));
+        assert!(matches!(gather.add(options, Version(2), write(BYTES_MAX / 2)), Added::Full));
+    }
+}

@@ -39,7 +39,7 @@ pub enum OffsetReset {
 /// How much a batch carries, and in which form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadOptions {
-    /// `min.poll.rows`: a batch ends with the record that reaches it.
+    /// `min.poll.rows`: a batch ends with the record that reaches it, or 16 MiB.
     pub min_poll_rows: u64,
     /// `msg.enable.batchmeta`: consecutive events come in one batch.
     pub batch_meta: bool,
