@@ -480,9 +480,9 @@ async fn c087_a_row_past_keep_takes_its_statement_with_it() {
     let insert = |old: usize| {
         let mut sql = String::from("INSERT INTO");
         for table in 0..TABLES {
-            sql += &format!(" d.c{table} VALUES (now - 9d - 23h, 1) (now + 1d, 2) (now + 400d, 3)");
+            sql += &format!(" d.c{table} VALUES (now - 239h, 1) (now + 1d, 2) (now + 400d, 3)");
             if table == old {
-                sql += " (now - 10d - 1h, 4)";
+                sql += " (now - 241h, 4)";
             }
         }
         sql

@@ -51,7 +51,12 @@ impl Fake {
         let info = DatabaseInfo {
             id: DatabaseId(id),
             name: name.into(),
-            options: DatabaseOptions { precision, ..DatabaseOptions::default() },
+            // Kept for a thousand years: times in tests may be small numbers.
+            options: DatabaseOptions {
+                precision,
+                keep_minutes: [525_600_000; 3],
+                ..DatabaseOptions::default()
+            },
             vgroups: (0..vgroups).map(|v| VgroupId(id * 100 + v)).collect(),
             create_time_ns: 0,
         };

@@ -50,9 +50,15 @@ fn captured_inserts() {
                 error["message"].as_str().unwrap().to_owned(),
             )),
         };
-        // The range of timestamps is the vnode's to check.
-        let later = matches!(&captured, Err((code, _)) if code == "0x060B") && answer.is_ok();
-        if answer != captured && !later {
+        // Out of range: ours adds the time and the table; and KEEP is the fake's, longer than the capture's.
+        let told_more = match (&answer, &captured) {
+            (Err((code, text)), Err((_, start))) => {
+                code == "0x060B" && text.starts_with(&format!("{start}: "))
+            }
+            (Ok(_), Err((code, _))) => code == "0x060B",
+            _ => false,
+        };
+        if answer != captured && !told_more {
             complaints.insert(id.to_owned(), format!("{sql}: {answer:?}, captured {captured:?}"));
         }
     }
