@@ -2,17 +2,21 @@
 //! flushing does not keep up.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
-use model::{Code, Error, Result};
+use model::{Code, Error, Result, VgroupId};
 use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use crate::keep::KeepWish;
 use crate::vnode::Vnode;
 
 /// Upper bound between two looks at retention and roll period.
 const TICK: Duration = Duration::from_secs(2);
+/// Into how many parts of a tick shards are spread. Those of one part wake together: a thousand idle shards whose timers
+/// end one by one cost twice the CPU, for switching to a thread and back each time.
+const SLOTS: u32 = 10;
 /// How long a write waits for memory before it is refused.
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Writers wait once memtables take this many times the budget: one is filled while another is written.
@@ -86,10 +90,25 @@ impl Pressure {
     }
 }
 
+/// The ticks of a shard, which fall on the same instants as those of the other shards in its slot.
+fn ticks(vgroup: VgroupId) -> Interval {
+    static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let slot = TICK / SLOTS * (vgroup.0 % SLOTS);
+    let first = next_multiple(EPOCH.elapsed(), slot);
+    let mut ticks = tokio::time::interval_at(*EPOCH + first, TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    ticks
+}
+
+/// The first of `offset`, `offset + TICK`, `offset + 2 TICK` .. that is not before `now`.
+fn next_multiple(now: Duration, offset: Duration) -> Duration {
+    let passed = now.saturating_sub(offset).as_nanos().div_ceil(TICK.as_nanos());
+    offset + TICK * u32::try_from(passed).unwrap_or(u32::MAX)
+}
+
 /// Runs until the shard closes or is gone.
 pub(crate) async fn run(vnode: Weak<Vnode>, wanted: Arc<Notify>, keep_wish: Arc<KeepWish>) {
-    let mut ticks = tokio::time::interval(TICK);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let Some(mut ticks) = vnode.upgrade().map(|vnode| ticks(vnode.vgroup())) else { return };
     loop {
         let only_wished = tokio::select! {
             biased;
@@ -113,6 +132,26 @@ pub(crate) async fn run(vnode: Weak<Vnode>, wanted: Arc<Notify>, keep_wish: Arc<
             let mut closing = vnode.closing.subscribe();
             drop(vnode);
             let _ = tokio::time::timeout(TICK, closing.wait_for(|closing| *closing)).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_of_a_slot_fall_together() {
+        let (ms, next) = (Duration::from_millis, next_multiple);
+        assert_eq!(next(ms(0), ms(0)), ms(0));
+        assert_eq!(next(ms(1), ms(0)), TICK);
+        assert_eq!(next(TICK, ms(0)), TICK);
+        assert_eq!(next(ms(1), ms(200)), ms(200));
+        assert_eq!(next(ms(200), ms(200)), ms(200));
+        assert_eq!(next(ms(201), ms(200)), TICK + ms(200));
+        for now in (0..10_000).step_by(77).map(ms) {
+            let tick = next(now, ms(400));
+            assert!(tick >= now && tick < now + TICK && (tick - ms(400)).as_nanos() % TICK.as_nanos() == 0);
         }
     }
 }
