@@ -24,6 +24,28 @@ async fn refused(connection: &Connection, sql: &str) -> client::Error {
     }
 }
 
+/// Rows for other tables, of both vgroups, stand around the row that names what is no child of `d.s`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_names_another_table_takes_its_statement_with_it() {
+    const AROUND: usize = 8;
+    let (_server, connection) = start().await;
+    query(&connection, "CREATE STABLE d.o (ts TIMESTAMP, v INT) TAGS (n INT)").await;
+    query(&connection, "CREATE TABLE d.oc USING d.o TAGS (1)").await;
+    for (name, code) in [("n", Code::OtherStable), ("oc", Code::OtherStable), ("o", Code::TableExists)] {
+        for place in 0..=AROUND {
+            let mut names: Vec<String> = (0..AROUND).map(|n| format!("q{n}")).collect();
+            names.insert(place, name.to_owned());
+            let rows: Vec<String> = names.iter().map(|name| format!("('{name}', now, 1, 1)")).collect();
+            let sql = format!("INSERT INTO d.s (tbname, ts, v, n) VALUES {}", rows.join(" "));
+            let error = refused(&connection, &sql).await;
+            assert_eq!(error.code(), code, "{name} at {place}: {error}");
+        }
+    }
+    let rows = query(&connection, "SELECT COUNT(*) FROM d.s").await;
+    assert_eq!(rows.iter().next().and_then(|row| row.get::<i64>(0).ok()), Some(0), "nothing is written");
+    assert_eq!(query(&connection, "SHOW d.TABLES").await.len(), 2, "and no child made");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn statements_are_refused_with_their_codes() {
     let (_server, connection) = start().await;

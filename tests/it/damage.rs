@@ -339,6 +339,36 @@ fn a_lost_vgroup_is_off_line() {
     server.sql("DROP DATABASE d; CREATE DATABASE d VGROUPS 1; CREATE TABLE d.n (ts TIMESTAMP, v INT)");
 }
 
+/// A statement with rows for a vgroup that is off-line writes nothing to the other, wherever they stand in it.
+#[test]
+fn a_statement_for_an_off_line_vgroup_writes_nothing() {
+    let mut server = Server::start();
+    server.sql("CREATE DATABASE d VGROUPS 2; CREATE STABLE d.s (ts TIMESTAMP, v INT) TAGS (n INT)");
+    let insert = |names: &[usize]| {
+        let rows: Vec<_> = names.iter().map(|n| format!("('c{n}', now, {n}, {n})")).collect();
+        format!("INSERT INTO d.s (tbname, ts, v, n) VALUES {}", rows.join(" "))
+    };
+    let forwards: Vec<usize> = (0..10).collect();
+    let backwards: Vec<usize> = (0..10).rev().collect();
+    for vgroup in ["vnode/2", "vnode/3"] {
+        server.kill();
+        let (folder, aside) = (server.data_dir().join(vgroup), server.scratch().join("aside"));
+        std::fs::rename(&folder, &aside).expect("moved");
+        server.start_again();
+        for names in [&forwards, &backwards] {
+            let error = server.sql_error(&insert(names));
+            assert!(error.contains("error[0x6f01]") && error.contains(vgroup), "{error}");
+        }
+        server.kill();
+        std::fs::rename(&aside, &folder).expect("moved back");
+        server.start_again();
+        let count = server.sql("SELECT COUNT(*) FROM d.s");
+        assert!(count.trim_end().ends_with("\n0"), "{vgroup}: {count}");
+    }
+    server.sql(&insert(&forwards));
+    assert!(server.sql("SELECT COUNT(*) FROM d.s").trim_end().ends_with("\n10"), "both serve again");
+}
+
 /// A topic over two vgroups, each with a row, of which the second is lost and comes back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_consumer_is_told_of_an_off_line_vgroup_and_goes_on_with_the_others() {

@@ -1,11 +1,11 @@
 //! Where rows gather while the text is read: by relation, set of columns and vgroup.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use model::{Code, DatabaseId, DatabaseInfo, Error, Result, TableSchema, TableUid, Value, vgroup_slot};
 
-use super::{InsertTarget, TargetKind};
+use super::{InsertCatalog, InsertTarget, TargetKind};
 use crate::literal::ColumnBuilder;
 
 /// Everything read so far. Relations are kept in order of appearance, so that the outcome does not depend on hashing.
@@ -95,6 +95,31 @@ impl Gather {
 }
 
 impl Gather {
+    /// Checks the names of all children that the statement may make.
+    ///
+    /// # Errors
+    /// Those of [`InsertCatalog::check_children`]; [`Code::OtherStable`] for a name under two super tables.
+    pub(super) fn check_children(&self, catalog: &mut dyn InsertCatalog) -> Result<()> {
+        let mut seen: HashSet<(DatabaseId, &str)> = HashSet::new();
+        for relation in &self.relations {
+            let Some(stable) = relation.stable else { continue };
+            // One without tags was looked up with its block: it exists.
+            let made = relation.tables.iter().filter(|table| table.tags.is_some());
+            let names: Vec<&str> = made.map(|table| table.name.as_str()).collect();
+            if names.is_empty() {
+                continue;
+            }
+            catalog.check_children(&relation.database, stable, &names)?;
+            if self.stables.len() > 1 {
+                let twice = names.into_iter().find(|&name| !seen.insert((relation.database.id, name)));
+                if let Some(name) = twice {
+                    return Err(Error::with(Code::OtherStable, name));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// A relation, and the count of rows read.
     pub(super) fn relation_and_rows(&mut self, index: usize) -> Result<(&mut Relation, &mut u64)> {
         let relation = self.relations.get_mut(index);

@@ -1,10 +1,11 @@
 //! INSERT: one pass over the text, straight into Arrow columns. There is no tree and no value in between.
 //!
-//! Table names are resolved as they are met, through [`InsertCatalog`]; everything else needs only the text. What comes
-//! out is what the vgroups take: per vgroup a list of [`proto::write::WriteBlock`], rows of one table together and
-//! ascending, rows of one key merged.
+//! Table names are resolved as they are met, children that rows name at the end, all through [`InsertCatalog`];
+//! everything else needs only the text. What comes out is what the vgroups take: per vgroup a list of
+//! [`proto::write::WriteBlock`], rows of one table together and ascending, rows of one key merged.
 //!
-//! Not for: the range of timestamps (KEEP), which the vnode checks when it knows its own `now`.
+//! Whatever can be known beforehand is checked here, before the first vgroup gets anything: names, values, tags, times
+//! against KEEP. The vgroups check it all again, since nothing that reaches them is trusted.
 
 mod block;
 mod finish;
@@ -15,7 +16,7 @@ mod scan;
 
 use std::sync::Arc;
 
-use model::{Code, DatabaseInfo, Error, Result, StableInfo, TableSchema, VgroupId, Zone};
+use model::{Code, DatabaseInfo, Error, Result, StableInfo, TableSchema, TableUid, VgroupId, Zone};
 use proto::write::WriteBlock;
 
 use crate::ast::ObjectName;
@@ -40,7 +41,7 @@ impl Default for InsertContext<'_> {
     }
 }
 
-/// Tells what names mean. Called once for each table block of the statement, never for a row.
+/// Tells what names mean. Called for each table block of the statement and once for each super table, never for a row.
 ///
 /// An implementation that must ask elsewhere may fail with an error of its own, fetch what was missing, and have the
 /// statement parsed again: nothing has happened by then.
@@ -52,6 +53,13 @@ pub trait InsertCatalog {
     /// `DatabaseNotExist`; `TableNotExist` for a missing table or super table; `OtherStable` where `name` exists under
     /// another super table.
     fn target(&mut self, name: &ObjectName, using: Option<&ObjectName>) -> Result<InsertTarget>;
+
+    /// Checks that `names`, each given once, are children of `stable` or can become such.
+    ///
+    /// # Errors
+    /// `OtherStable` where one exists as a child of another super table or as a normal table; `TableExists` where one
+    /// is a super table's name.
+    fn check_children(&mut self, database: &DatabaseInfo, stable: TableUid, names: &[&str]) -> Result<()>;
 }
 
 /// What a name in INSERT means.
@@ -110,6 +118,7 @@ pub fn parse_insert(
     scan.statement_start()?;
     let mut gather = gather::Gather::default();
     block::BlockReader::new(scan, context, catalog, &mut gather).blocks()?;
+    gather.check_children(catalog)?;
     gather.finish(context.now_ns)
 }
 

@@ -59,7 +59,8 @@ impl Engine {
     /// Hands blocks to their shards. When this answers, their order against later writes is fixed.
     ///
     /// # Errors
-    /// What the shard refused; blocks of other shards may be under way then.
+    /// A shard that is off-line: nothing is written then. What a shard refused: blocks of other shards may be under
+    /// way then.
     pub async fn start_write(
         &self,
         session: &Session,
@@ -76,10 +77,21 @@ impl Engine {
             }
             by_vgroup.entry(vgroup).or_default().push(block);
         }
-        let mut pending = Vec::with_capacity(by_vgroup.len());
-        for (vgroup, blocks) in by_vgroup {
-            let request = WriteRequest { blocks, replicated: false };
-            pending.push(self.shard(vgroup)?.begin_write(request).await?);
+        self.begin_parts(by_vgroup.into_iter().collect(), self.clock.now_ns()).await
+    }
+
+    /// Hands the parts of one write to their shards, which all judge times as of `as_of_ns`. Every shard is looked up
+    /// before the first of them gets anything.
+    async fn begin_parts(
+        &self,
+        parts: Vec<(VgroupId, Vec<WriteBlock>)>,
+        as_of_ns: i64,
+    ) -> Result<StartedWrite> {
+        let shards = parts.iter().map(|(vgroup, _)| self.shard(*vgroup)).collect::<Result<Vec<_>>>()?;
+        let mut pending = Vec::with_capacity(parts.len());
+        for (shard, (_, blocks)) in shards.into_iter().zip(parts) {
+            let request = WriteRequest { blocks, replicated: false, as_of_ns: Some(as_of_ns) };
+            pending.push(shard.begin_write(request).await?);
         }
         Ok(StartedWrite { pending })
     }
@@ -115,7 +127,14 @@ impl Engine {
 }
 
 impl Engine {
-    /// INSERT: read to its end first, so that a bad value anywhere writes nothing; then one write a vgroup.
+    /// INSERT: read to its end first, so that a bad value, name or time anywhere writes nothing; then one write a
+    /// vgroup, once all of the vgroups are known to serve.
+    ///
+    /// There is no transaction over vgroups. What may still part a statement: a shard that fails or is overloaded, a
+    /// disk that is full, a table or option that changes, all while the statement is under way.
+    ///
+    /// # Errors
+    /// What is wrong with the statement, or the first failure of a shard.
     pub(super) async fn insert(
         &self,
         session: &Session,
@@ -129,12 +148,8 @@ impl Engine {
             sql_bytes_max: self.sql_bytes_max(),
         };
         let plan = parse_insert(sql, &context, &mut Names { engine: self, session })?;
-        let mut pending = Vec::with_capacity(plan.writes.len());
-        for write in plan.writes {
-            let request = WriteRequest { blocks: write.blocks, replicated: false };
-            pending.push(self.shard(write.vgroup)?.begin_write(request).await?);
-        }
-        StartedWrite { pending }.finish().await?;
+        let parts = plan.writes.into_iter().map(|write| (write.vgroup, write.blocks)).collect();
+        self.begin_parts(parts, cx.now_ns).await?.finish().await?;
         Ok(Outcome::Affected(plan.affected))
     }
 }
@@ -181,5 +196,20 @@ impl InsertCatalog for Names<'_> {
             (Some(_), Some(_)) => return Err(Error::with(Code::OtherStable, &name.name)),
         };
         Ok(target(kind))
+    }
+
+    fn check_children(&mut self, database: &DatabaseInfo, stable: TableUid, names: &[&str]) -> Result<()> {
+        let catalog = self.engine.mnode.catalog();
+        let found = catalog.database(&database.name)?;
+        for &name in names {
+            let vnode = self.engine.shard(Engine::vgroup_for(database, name)?)?;
+            match vnode.table(name).as_deref().map(|table| &table.kind) {
+                Some(TableKind::Child { stable: of, .. }) if *of == stable => {}
+                Some(_) => return Err(Error::with(Code::OtherStable, name)),
+                None if found.stables.contains_key(name) => return Err(Error::with(Code::TableExists, name)),
+                None => {}
+            }
+        }
+        Ok(())
     }
 }

@@ -17,6 +17,10 @@ pub struct WriteRequest {
     pub blocks: Vec<WriteBlock>,
     /// Written by a replication from another cluster, so that consumers may leave it out.
     pub replicated: bool,
+    /// The instant, in nanoseconds since the epoch, as of which times are checked against KEEP: one for all parts of a
+    /// statement, so that a row at the edge is not old for one shard and young enough for another. `None`: the shard's
+    /// own now, which is the receive time of the record in either case.
+    pub as_of_ns: Option<i64>,
 }
 
 /// What a write did.

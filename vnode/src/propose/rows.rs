@@ -67,11 +67,16 @@ fn check_lengths(data_type: DataType, values: &ArrayRef, name: &str) -> Result<(
     }
 }
 
-/// Checks that runs rise, cover all rows and are within the accepted time.
-pub(super) fn check_runs(context: &Context, timestamps: &ArrayRef, runs: &[TableRun]) -> Result<()> {
+/// Checks that runs rise, cover all rows and are within the time that is accepted as of `as_of_ns`.
+pub(super) fn check_runs(
+    context: &Context,
+    as_of_ns: i64,
+    timestamps: &ArrayRef,
+    runs: &[TableRun],
+) -> Result<()> {
     let ticks = ticks(timestamps).ok_or_else(|| bad("the first column must be the primary timestamp"))?;
     let options = &context.database.options;
-    let accepted = options.accepted_ticks(context.now_ns);
+    let accepted = options.accepted_ticks(as_of_ns);
     let mut start = 0;
     for run in runs {
         let end = usize::try_from(run.end).unwrap_or(usize::MAX);

@@ -90,8 +90,9 @@ pub(crate) fn shape(
     if request.blocks.is_empty() {
         return Err(bad("a write without rows"));
     }
-    let blocks =
-        request.blocks.into_iter().map(|block| shape_block(state, context, block)).collect::<Result<_>>()?;
+    let as_of_ns = request.as_of_ns.unwrap_or(context.now_ns);
+    let shape = |block| shape_block(state, context, as_of_ns, block);
+    let blocks = request.blocks.into_iter().map(shape).collect::<Result<_>>()?;
     Ok(ShapedWrite { blocks, replicated: request.replicated })
 }
 
@@ -108,12 +109,17 @@ fn owner_of(state: &VnodeState, block: &WriteBlock) -> Result<(TableUid, String,
     }
 }
 
-fn shape_block(state: &RwLock<VnodeState>, context: &Context, block: WriteBlock) -> Result<ShapedBlock> {
+fn shape_block(
+    state: &RwLock<VnodeState>,
+    context: &Context,
+    as_of_ns: i64,
+    block: WriteBlock,
+) -> Result<ShapedBlock> {
     let (owner, owner_name, schema) = owner_of(&state.read(), &block)?;
     let shaped = rows::shape_columns(&schema, context.precision(), &block.columns)?;
     let timestamps = shaped.columns.iter().find(|(id, _)| *id == ColumnId::TIMESTAMP);
     let (_, timestamps) = timestamps.ok_or_else(|| bad("the first column must be the primary timestamp"))?;
-    rows::check_runs(context, timestamps, &block.runs)?;
+    rows::check_runs(context, as_of_ns, timestamps, &block.runs)?;
     Ok(ShapedBlock {
         owner,
         owner_name,

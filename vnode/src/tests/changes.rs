@@ -86,6 +86,27 @@ async fn what_does_not_fit_is_refused_whole() {
     vnode.close().await.unwrap();
 }
 
+/// Each write is a part of one statement that another shard might have got earlier.
+#[tokio::test]
+async fn the_parts_of_a_statement_are_judged_at_one_instant() {
+    let (dir, time) = (tempfile::tempdir().unwrap(), clock());
+    let vnode = open(dir.path(), &time).await;
+    with_meter(&vnode).await;
+    let oldest = *database(1).options.accepted_ticks(START_NS).start() - START_MS;
+    let part = |table: &str, tick: i64, as_of_ns: Option<i64>| WriteRequest {
+        as_of_ns,
+        ..rows(&[(table, tick, 1)], Some(1))
+    };
+    assert_eq!(vnode.write(part("a", oldest, Some(START_NS))).await.unwrap().affected_rows, 1);
+    time.advance_ns(5_000_000);
+    assert_eq!(refused(&vnode, part("b", oldest, None)).await, Code::TimestampOutOfRange);
+    assert_eq!(refused(&vnode, part("b", oldest - 1, Some(START_NS))).await, Code::TimestampOutOfRange);
+    assert_eq!(vnode.counts().tables, 1, "no child of what was refused");
+    assert_eq!(vnode.write(part("b", oldest, Some(START_NS))).await.unwrap().affected_rows, 1);
+    assert_eq!(vnode.write(part("c", oldest + 5, None)).await.unwrap().affected_rows, 1);
+    vnode.close().await.unwrap();
+}
+
 #[tokio::test]
 async fn many_writers_make_one_child() {
     let dir = tempfile::tempdir().unwrap();

@@ -112,7 +112,8 @@ pub(super) fn rows(rows: &[(&str, i64, i32)], zone: Option<i64>) -> WriteRequest
         (ColumnId(2), Arc::new(Int32Array::from(values))),
         (ColumnId(3), Arc::new(StringArray::from(notes))),
     ];
-    WriteRequest { blocks: vec![WriteBlock { stable: Some(METER), columns, runs }], replicated: false }
+    let blocks = vec![WriteBlock { stable: Some(METER), columns, runs }];
+    WriteRequest { blocks, ..WriteRequest::default() }
 }
 
 pub(super) async fn with_meter(vnode: &Vnode) {

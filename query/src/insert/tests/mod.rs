@@ -116,6 +116,21 @@ impl InsertCatalog for Fake {
         };
         Ok(InsertTarget { database, kind })
     }
+
+    fn check_children(&mut self, database: &DatabaseInfo, stable: TableUid, names: &[&str]) -> Result<()> {
+        for &name in names {
+            let key = (database.name.clone(), name.to_owned());
+            let child_of = self.children.get(&key);
+            let uid = child_of.and_then(|of| self.stables.get(&(key.0.clone(), of.clone()))).map(|of| of.uid);
+            if self.normals.contains_key(&key) || (child_of.is_some() && uid != Some(stable)) {
+                return Err(Error::with(Code::OtherStable, name));
+            }
+            if self.stables.contains_key(&key) {
+                return Err(Error::with(Code::TableExists, name));
+            }
+        }
+        Ok(())
+    }
 }
 
 fn context() -> InsertContext<'static> {

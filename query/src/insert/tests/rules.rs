@@ -164,6 +164,34 @@ fn the_catalogue_may_refuse() {
 }
 
 #[test]
+fn names_in_rows_are_looked_up() {
+    let mut fake = Fake::new(Precision::Ms, 4);
+    fake.run("CREATE STABLE m2 (ts TIMESTAMP, i INT) TAGS (g INT)");
+    fake.run("CREATE TABLE c2 USING m2 TAGS(1)");
+    for (name, code) in [("t", Code::OtherStable), ("c2", Code::OtherStable), ("m2", Code::TableExists)] {
+        let sql =
+            format!("INSERT INTO m (tbname,ts,i) VALUES ('k1',1,1) ('c',1,1) ('{name}',1,1) ('k2',1,1)");
+        let error = parse_insert(&sql, &context(), &mut fake).unwrap_err();
+        assert_eq!(error.code(), code, "{name}: {error}");
+        assert!(error.message().contains(name), "{error}");
+    }
+    plan(&mut fake, "INSERT INTO m (tbname,ts,i) VALUES ('k1',1,1) ('c',1,1) m2 (tbname,ts) VALUES ('c2',1)");
+}
+
+#[test]
+fn one_name_is_not_made_under_two_super_tables() {
+    let mut fake = Fake::new(Precision::Ms, 4);
+    fake.run("CREATE STABLE m2 (ts TIMESTAMP, i INT) TAGS (g INT)");
+    for sql in [
+        "INSERT INTO m (tbname,ts) VALUES ('k1',1) ('k2',1) m2 (tbname,ts) VALUES ('k3',1) ('k2',1)",
+        "INSERT INTO k2 USING m TAGS('x',1) (ts) VALUES (1) k2 USING m2 TAGS(1) (ts) VALUES (1)",
+    ] {
+        let error = parse_insert(sql, &context(), &mut fake).unwrap_err();
+        assert_eq!(error.code(), Code::OtherStable, "{sql}: {error}");
+    }
+}
+
+#[test]
 fn length_is_limited() {
     let small = InsertContext { sql_bytes_max: 20, ..context() };
     let error =
