@@ -70,7 +70,7 @@ pub(crate) fn plan_select(
     }
     let range = query_range(filter.as_ref(), &scope);
     let plan = match &filter {
-        Some(filter) => build::filter(plan, filter.clone())?,
+        Some(filter) => build::filter(plan, cx.bounded(filter))?,
         None => plan,
     };
     let grouped = select.window.is_some()
