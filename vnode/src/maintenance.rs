@@ -173,6 +173,9 @@ mod tests {
     use crate::tests::{clock, database, rows, with_meter};
     use crate::vnode::VnodeOptions;
 
+    /// The log takes space in steps of this.
+    const RESERVE_BYTES: u64 = 1 << 20;
+
     /// All in one open segment and a small memtable: neither retention nor BUFFER asks for a flush.
     #[tokio::test]
     async fn a_write_that_finds_no_room_asks_for_a_flush() {
@@ -184,13 +187,16 @@ mod tests {
         };
         let vnode = Vnode::open(options, Arc::new(disk.clone()), clock()).await.unwrap();
         with_meter(&vnode).await;
-        let used: usize = disk.files().iter().map(|(_, content)| content.len()).sum();
-        disk.set_capacity(Some(used as u64 + 20_000));
+        // Less than the log takes ahead twice.
+        disk.set_capacity(Some(RESERVE_BYTES * 3 / 2));
         let mut flushes = vnode.pressure.flushes.subscribe();
         let mut accepted = 0;
         let refused = loop {
-            match vnode.write(rows(&[("a", accepted, 1)], Some(1))).await {
-                Ok(_) => accepted += 1,
+            // Of values that do not compress well.
+            let value = |tick: i64| i32::try_from(tick * 7_919_313 % 9_999_991).unwrap();
+            let batch: Vec<_> = (accepted..accepted + 1_000).map(|tick| ("a", tick, value(tick))).collect();
+            match vnode.write(rows(&batch, Some(1))).await {
+                Ok(_) => accepted += 1_000,
                 Err(error) => break error,
             }
         };
