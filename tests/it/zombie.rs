@@ -66,11 +66,8 @@ impl ByHand {
     }
 
     async fn leave(&mut self) {
-        let request = v1::SubscribeRequest {
-            consumer: ZOMBIE,
-            group: GROUP.into(),
-            ..v1::SubscribeRequest::default()
-        };
+        let request =
+            v1::SubscribeRequest { consumer: ZOMBIE, group: GROUP.into(), ..v1::SubscribeRequest::default() };
         self.service.subscribe(self.request(request)).await.expect("left");
     }
 

@@ -260,7 +260,7 @@ async fn a_checkpoint_comes_where_only_it_holds_the_log_back() {
         let mut log = Timed::new(wal).await;
         let written = log.write().await;
         own(&log.vnode, "g", ME, 1).await;
-        for sequence in 1..=60 {
+        for sequence in 1..=200 {
             if commits {
                 log.commit(sequence, Version(written.0 - sequence % 2), false).await;
             } else {
@@ -282,7 +282,7 @@ async fn a_checkpoint_comes_where_only_it_holds_the_log_back() {
         log.pass(1).await;
         assert_eq!(log.vnode.positions().checkpoint, stored, "there is nothing to gain from another");
         log = log.restart(true).await;
-        assert_eq!(scan(&log.vnode).await.len(), if commits { 1 } else { 61 });
+        assert_eq!(scan(&log.vnode).await.len(), if commits { 1 } else { 201 });
         log.vnode.close().await.unwrap();
     }
 }
