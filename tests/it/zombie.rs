@@ -65,6 +65,12 @@ impl ByHand {
         self.service.subscribe(self.request(request)).await.expect("subscribed");
     }
 
+    async fn leave(&mut self) {
+        let request =
+            v1::SubscribeRequest { consumer: ZOMBIE, group: GROUP.into(), ..v1::SubscribeRequest::default() };
+        self.service.subscribe(self.request(request)).await.expect("left");
+    }
+
     /// The next assignment with so many vgroups, by vgroup.
     async fn assigned(&mut self, count: usize) -> BTreeMap<u32, Held> {
         let watch = self.request(v1::WatchAssignmentRequest { consumer: ZOMBIE });
@@ -221,4 +227,73 @@ async fn c006_a_zombie_neither_commits_nor_reads_nor_reports() {
     zombie.heartbeat(lost, again[&lost], 778, 1).await;
     let shown = offsets(&connection).await[&i64::from(lost)].clone();
     assert_eq!((shown.0.as_deref(), shown.2), (Some("wal:778/778"), rows + 1));
+}
+
+/// Why the stream ends; what was under way before is of no interest.
+async fn end(stream: &mut Streaming<v1::ConsumeResponse>) -> Code {
+    loop {
+        match stream.message().await {
+            Ok(event) => assert!(event.is_some(), "it ends without a reason"),
+            Err(status) => return from_status(&status).code(),
+        }
+    }
+}
+
+/// A topic of more than a stream takes along while its client does not read; its one vgroup is the zombie's.
+async fn much_to_read(server: &Server, connection: &Connection) -> (ByHand, u32, Held) {
+    query(connection, "CREATE DATABASE d VGROUPS 1").await;
+    query(connection, "CREATE TABLE d.n (ts TIMESTAMP, s VARCHAR(9000))").await;
+    query(connection, "CREATE TOPIC t AS SELECT ts, s FROM d.n").await;
+    let text = "x".repeat(8_000);
+    for n in 0..40 {
+        let first = 1_700_000_000_000_i64 + n * 50;
+        let rows: String = (first..first + 50).map(|ts| format!(" ({ts}, '{text}')")).collect();
+        query(connection, &format!("INSERT INTO d.n VALUES{rows}")).await;
+    }
+    let mut zombie = ByHand::log_in(server).await;
+    zombie.subscribe().await;
+    let (vgroup, held) = zombie.assigned(1).await.pop_first().expect("one vgroup");
+    (zombie, vgroup, held)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_has_one_stream() {
+    let server = Server::start();
+    let connection = connect(&server).await;
+    let (mut zombie, vgroup, held) = much_to_read(&server, &connection).await;
+    let (first_requests, mut first) = zombie.consume().await;
+    send(&first_requests, start(vgroup, held, 1, None)).await;
+    let (requests, mut second) = zombie.consume().await;
+    assert_eq!(end(&mut first).await, Code::Terminated);
+    send(&requests, start(vgroup, held, 2, None)).await;
+    let event = second.message().await.expect("it goes on").expect("an event").event;
+    assert!(matches!(event, Some(Event::Schema(_) | Event::Message(_))), "{event:?}");
+    // Nor does the end of the first take the place of the second.
+    drop((first_requests, first));
+    let (_requests, _third) = zombie.consume().await;
+    assert_eq!(end(&mut second).await, Code::Terminated);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_nobody_reads_ends_with_its_consumer() {
+    let server = Server::start();
+    let connection = connect(&server).await;
+    let (mut zombie, vgroup, held) = much_to_read(&server, &connection).await;
+    let (requests, mut stream) = zombie.consume().await;
+    send(&requests, start(vgroup, held, 1, None)).await;
+    let event = stream.message().await.expect("it goes on").expect("an event").event;
+    assert!(event.is_some(), "it has begun to read");
+    zombie.leave().await;
+    assert_eq!(end(&mut stream).await, Code::ConsumerNotExist);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_with_its_session() {
+    let server = Server::start();
+    let connection = connect(&server).await;
+    let (mut zombie, vgroup, held) = much_to_read(&server, &connection).await;
+    let (requests, mut stream) = zombie.consume().await;
+    send(&requests, start(vgroup, held, 1, None)).await;
+    query(&connection, "ALTER USER root PASS 'Secret-12'").await;
+    assert_eq!(end(&mut stream).await, Code::Terminated);
 }
