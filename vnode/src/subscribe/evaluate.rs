@@ -34,12 +34,9 @@ pub(super) enum Shown {
     Creates(Vec<String>),
     /// Writes with rows or tables made.
     Writes(Vec<ShownWrite>),
-}
-
-impl Shown {
-    fn creates(events: Vec<String>) -> Self {
-        if events.is_empty() { Self::Nothing } else { Self::Creates(events) }
-    }
+    /// Nothing of a write whose rows are the topic's, all the same: it shows events only, or the tables are gone. Events
+    /// before it and behind it do not come in one batch.
+    Passed,
 }
 
 /// What is seen of a write.
@@ -52,6 +49,8 @@ pub(super) struct ShownWrite {
     pub(super) batches: Vec<RecordBatch>,
     /// Tables that it made; only for topics that show events.
     pub(super) creates: Vec<NewTable>,
+    /// It has rows of the topic that are not shown.
+    pub(super) passed_over: bool,
 }
 
 impl ShownWrite {
@@ -171,21 +170,32 @@ impl Evaluator<'_> {
     fn data(&mut self, version: Version, body: &Bytes) -> Result<Shown> {
         let header = DataHeader::decode(body)?;
         let mut shown = Vec::new();
+        let mut passed_over = false;
         for write in header.writes {
             if write.replicated && self.exclude_replicated {
                 continue;
             }
             let write = self.write(version, write, body)?;
+            passed_over |= write.passed_over;
             if !write.is_empty() {
                 shown.push(write);
             }
         }
         if self.topic.meta == TopicMeta::Only {
             let state = self.state.read();
-            let events = shown.iter().filter_map(|write| meta::create_tables(&state, &write.creates));
-            return Ok(Shown::creates(events.collect()));
+            let events: Vec<_> =
+                shown.iter().filter_map(|write| meta::create_tables(&state, &write.creates)).collect();
+            return Ok(match events.is_empty() {
+                false => Shown::Creates(events),
+                true if passed_over => Shown::Passed,
+                true => Shown::Nothing,
+            });
         }
-        Ok(if shown.is_empty() { Shown::Nothing } else { Shown::Writes(shown) })
+        Ok(match shown.is_empty() {
+            false => Shown::Writes(shown),
+            true if passed_over => Shown::Passed,
+            true => Shown::Nothing,
+        })
     }
 
     fn write(&mut self, version: Version, write: WriteHeader, body: &Bytes) -> Result<ShownWrite> {
@@ -195,6 +205,7 @@ impl Evaluator<'_> {
             shown.creates = self.shown_creates(version, write.creates)?;
         }
         if self.topic.meta == TopicMeta::Only {
+            shown.passed_over = write.blocks.iter().any(|header| self.concerns(header.owner));
             return Ok(shown);
         }
         for header in &write.blocks {
@@ -203,6 +214,7 @@ impl Evaluator<'_> {
             }
             let uids: Vec<_> = header.runs.iter().map(|run| run.table).collect();
             let tables = rows::live_tables_at(&self.state.read(), version, &uids);
+            shown.passed_over |= tables.iter().any(Option::is_none);
             match &self.topic.source {
                 Source::Query(query) => {
                     let mut runs = uids.iter().zip(&tables);

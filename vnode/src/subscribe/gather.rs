@@ -49,11 +49,14 @@ impl Gather {
     pub(super) fn add(&mut self, options: ReadOptions, version: Version, shown: Shown) -> Added {
         let rows = match &shown {
             Shown::Nothing => return Added::More,
+            // It ends a run of events, and is no part of the batch.
+            Shown::Passed if !self.events.is_empty() && !self.as_several => return Added::Full,
+            Shown::Passed => return Added::More,
             Shown::Events(_) | Shown::Creates(_) => 0,
             Shown::Writes(writes) => writes.iter().map(ShownWrite::rows).sum(),
         };
         let added = match shown {
-            Shown::Nothing => Added::More,
+            Shown::Nothing | Shown::Passed => Added::More,
             Shown::Events(events) => self.add_events(options, events, false),
             Shown::Creates(events) => self.add_events(options, events, true),
             Shown::Writes(writes) => self.add_writes(options, writes),
@@ -66,7 +69,9 @@ impl Gather {
 
     fn add_events(&mut self, options: ReadOptions, events: Vec<String>, as_several: bool) -> Added {
         let has_rows = self.rows > 0 || !self.creates.is_empty();
-        if has_rows || (!self.events.is_empty() && !options.batch_meta) {
+        // What writes made comes apart from other events, as their rows would.
+        let is_mixed = !self.events.is_empty() && self.as_several != as_several;
+        if has_rows || is_mixed || (!self.events.is_empty() && !options.batch_meta) {
             return Added::Later;
         }
         self.as_several |= as_several;
@@ -144,7 +149,29 @@ mod tests {
     fn write(bytes: usize) -> Shown {
         let text: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(bytes)]));
         let batches = vec![RecordBatch::try_from_iter([("s", text)]).unwrap()];
-        Shown::Writes(vec![ShownWrite { received_ns: 0, blocks: vec![], batches, creates: vec![] }])
+        Shown::Writes(vec![ShownWrite { batches, ..ShownWrite::default() }])
+    }
+
+    #[test]
+    fn rows_that_are_not_shown_end_a_batch_of_events() {
+        let options = ReadOptions { batch_meta: true, min_poll_rows: u64::MAX, ..ReadOptions::default() };
+        let event = || Shown::Events(vec!["{}".into()]);
+        let mut gather = Gather::default();
+        assert!(matches!(gather.add(options, Version(1), Shown::Passed), Added::More), "nothing to end");
+        assert!(matches!(gather.add(options, Version(2), event()), Added::More));
+        assert!(matches!(gather.add(options, Version(3), event()), Added::More));
+        let created = Shown::Creates(vec!["{}".into()]);
+        assert!(matches!(gather.add(options, Version(4), created), Added::Later), "made by a write");
+        assert!(matches!(gather.add(options, Version(4), Shown::Passed), Added::Full));
+        assert_eq!(gather.records.iter().map(|run| run.version.0).collect::<Vec<_>>(), [2, 3]);
+
+        let mut gather = Gather::default();
+        for version in [1, 3] {
+            let created = Shown::Creates(vec!["{}".into()]);
+            assert!(matches!(gather.add(options, Version(version), created), Added::More));
+            assert!(matches!(gather.add(options, Version(version + 1), Shown::Passed), Added::More));
+        }
+        assert!(matches!(gather.add(options, Version(5), event()), Added::Later));
     }
 
     #[test]
