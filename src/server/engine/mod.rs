@@ -4,6 +4,7 @@ mod compact;
 mod convert;
 mod define;
 mod delete;
+mod lines;
 mod names;
 mod outcome;
 mod privileges;
