@@ -29,9 +29,6 @@ pub(super) enum Shown {
     Nothing,
     /// Events, as JSON; more than one only for a DELETE.
     Events(Vec<String>),
-    /// Tables that writes made, as events, for a topic that shows nothing else of writes: in the form of several events
-    /// even where they come one by one.
-    Creates(Vec<String>),
     /// Writes with rows or tables made.
     Writes(Vec<ShownWrite>),
     /// Nothing of a write whose rows are the topic's, all the same: it shows events only, or the tables are gone. Events
@@ -180,16 +177,6 @@ impl Evaluator<'_> {
             if !write.is_empty() {
                 shown.push(write);
             }
-        }
-        if self.topic.meta == TopicMeta::Only {
-            let state = self.state.read();
-            let events: Vec<_> =
-                shown.iter().filter_map(|write| meta::create_tables(&state, &write.creates)).collect();
-            return Ok(match events.is_empty() {
-                false => Shown::Creates(events),
-                true if passed_over => Shown::Passed,
-                true => Shown::Nothing,
-            });
         }
         Ok(match shown.is_empty() {
             false => Shown::Writes(shown),
