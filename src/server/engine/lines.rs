@@ -24,13 +24,28 @@ impl Engine {
         self.may_write(session, database)?;
         let cx = self.context(Some(database.to_owned()), Zone::UTC);
         let lines = lines::parse(text, unit)?;
-        for wanted in &lines::wanted(&lines)? {
-            self.fit(session, &cx, database, wanted).await?;
-        }
+        let wanted = lines::wanted(&lines)?;
+        let shared = loop {
+            let shared = self.lines.read().await;
+            if wanted
+                .iter()
+                .map(|wanted| self.lacking(database, wanted))
+                .all(|lacking| matches!(lacking, Ok(None)))
+            {
+                break shared;
+            }
+            drop(shared);
+            let _alone = self.lines.write().await;
+            for wanted in &wanted {
+                self.fit(session, &cx, database, wanted).await?;
+            }
+        };
         let catalog = self.mnode.catalog();
         let found = catalog.database(database)?;
         let plan = plan_lines(&lines, &found.info, cx.now_ns, |name| found.stables.get(name).cloned())?;
-        self.carry_out(plan).await
+        let written = self.carry_out(plan).await;
+        drop(shared);
+        written
     }
 
     /// Makes what a super table lacks, one thing after another: others may be at the same.
