@@ -16,6 +16,7 @@ mod full_disk;
 mod hand_over;
 mod import;
 mod lifecycle;
+mod lines;
 mod memory;
 mod offsets;
 mod oracle_tmq;

@@ -1,4 +1,4 @@
-//! Rows on their way to the shards: INSERT text and columnar writes, one path from the blocks on.
+//! Rows on their way to the shards: INSERT text, lines and columnar writes, one path from the blocks on.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use model::{Code, DatabaseInfo, Error, Result, TableKind, TableSchema, TableUid, VgroupId};
 use proto::write::WriteBlock;
 use query::ast::ObjectName;
-use query::insert::{InsertCatalog, InsertContext, InsertTarget, TargetKind, parse_insert};
+use query::insert::{InsertCatalog, InsertContext, InsertPlan, InsertTarget, TargetKind, parse_insert};
 use vnode::{PendingWrite, WriteRequest};
 
 use super::{Engine, Outcome, StatementContext};
@@ -129,13 +129,18 @@ impl Engine {
             sql_bytes_max: self.sql_bytes_max(),
         };
         let plan = parse_insert(sql, &context, &mut Names { engine: self, session })?;
+        self.carry_out(plan).await.map(Outcome::Affected)
+    }
+
+    /// Writes what was planned, one write a vgroup; answers the rows.
+    pub(super) async fn carry_out(&self, plan: InsertPlan) -> Result<u64> {
         let mut pending = Vec::with_capacity(plan.writes.len());
         for write in plan.writes {
             let request = WriteRequest { blocks: write.blocks, replicated: false };
             pending.push(self.shard(write.vgroup)?.begin_write(request).await?);
         }
         StartedWrite { pending }.finish().await?;
-        Ok(Outcome::Affected(plan.affected))
+        Ok(plan.affected)
     }
 }
 

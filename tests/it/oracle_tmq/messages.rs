@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use client::{Consumer, DataType, Error, Message, Value};
+use client::{Consumer, Error, Message, Value};
 use serde_json::Value as Json;
 
 use super::{text, texts};
@@ -22,7 +22,7 @@ pub(super) struct Seen {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SeenBlock {
     pub(super) table: Option<String>,
-    /// Name, type, bytes.
+    /// Name, type, and bytes, characters of NCHAR.
     pub(super) columns: Vec<(String, String, u64)>,
     pub(super) rows: Vec<Vec<Cell>>,
     /// Rows in the block; `rows` may hold the first and the last only.
@@ -97,7 +97,7 @@ impl Seen {
             columns: block
                 .columns()
                 .iter()
-                .map(|c| (c.name.clone(), c.data_type.name().to_owned(), bytes(c.data_type)))
+                .map(|c| (c.name.clone(), c.data_type.name().to_owned(), c.data_type.length().into()))
                 .collect(),
             rows: block.rows().map(|row| row.values().map(Cell::of_value).collect()).collect(),
             len: block.batch().num_rows(),
@@ -112,11 +112,6 @@ impl Seen {
     fn is_of_query(&self) -> bool {
         self.kind == 1 && self.blocks.iter().all(|block| block.table.is_none())
     }
-}
-
-/// What a column counts as: characters of NCHAR, bytes of the others.
-fn bytes(data_type: DataType) -> u64 {
-    if data_type.has_length() { data_type.length().into() } else { data_type.row_bytes().into() }
 }
 
 impl SeenBlock {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use client::{Connection, Consumer};
+use client::{Connection, Consumer, Error, TimeUnit};
 use futures::StreamExt as _;
 use serde_json::Value as Json;
 
@@ -102,6 +102,14 @@ fn check(line: &Json, received: &BTreeMap<String, Vec<Seen>>, known: &Catalogue)
     Ok(())
 }
 
+/// Runs a statement, or writes a line.
+async fn run_or_write(connection: &Connection, sql: &str) -> Result<(), Error> {
+    match sql.strip_prefix("LINE ") {
+        Some(line) => connection.write_lines(line, TimeUnit::Millisecond).await.map(drop),
+        None => run(connection, sql).await,
+    }
+}
+
 async fn replay(chain: Chain, server: &Server) -> Outcomes {
     let connection = connect(server).await;
     let database = format!("m_{}", chain.name);
@@ -112,7 +120,7 @@ async fn replay(chain: Chain, server: &Server) -> Outcomes {
     let mut record = |line: &Json, outcome| drop(outcomes.insert(text(line, "id").to_owned(), outcome));
     let mut ended = Ok(());
     for sql in &chain.statements[..chain.schema] {
-        ended = ended.and(run(&connection, sql).await);
+        ended = ended.and(run_or_write(&connection, sql).await);
     }
     for (name, definition) in &chain.topics {
         let definition = replace_words(definition, &[("DB", &database)]);
@@ -124,7 +132,7 @@ async fn replay(chain: Chain, server: &Server) -> Outcomes {
     while at < chain.statements.len() {
         let next = at.max(chain.schema - 1) + 1;
         if at >= chain.schema {
-            ended = run(&connection, &chain.statements[at]).await;
+            ended = run_or_write(&connection, &chain.statements[at]).await;
         }
         let received = drained(&consumers).await;
         if let Some(line) = chain.lines.get(&at) {
@@ -136,7 +144,7 @@ async fn replay(chain: Chain, server: &Server) -> Outcomes {
     }
     if let Some(line) = &chain.all {
         for sql in texts(&line["sql"]).into_iter().skip(chain.statements.len()) {
-            let _ = run(&connection, sql).await;
+            let _ = run_or_write(&connection, sql).await;
         }
         let fresh = subscribed(&chain, &connection, "all").await;
         let received = drained(&fresh).await;

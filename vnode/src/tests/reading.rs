@@ -129,6 +129,35 @@ async fn events_are_written_as_captured() {
     vnode.close().await.unwrap();
 }
 
+/// As captured: oracle meta-drop-all, where the table is gone by now, and meta-delete_us-all, where only events are shown.
+#[tokio::test]
+async fn events_around_a_write_come_in_two_batches() {
+    for meta in [TopicMeta::With, TopicMeta::Only] {
+        let dir = tempfile::tempdir().unwrap();
+        let vnode = open(dir.path(), &clock()).await;
+        with_meter(&vnode).await;
+        with_topic(&vnode, TopicKind::Stable { stable: METER }, meta).await;
+        let child = |name: &str| CreateTable {
+            name: name.into(),
+            if_not_exists: false,
+            kind: CreateTableKind::Child { stable: METER, tags: tags(1) },
+            ttl_days: 0,
+            comment: None,
+        };
+        vnode.create_tables(vec![child("a")]).await.unwrap();
+        vnode.write(rows(&[("a", 1, 1)], None)).await.unwrap();
+        vnode.create_tables(vec![child("b")]).await.unwrap();
+        vnode.drop_tables(vec![DropTable { name: "a".into(), if_exists: false }]).await.unwrap();
+        let mut batched = request(OffsetReset::Earliest);
+        batched.options.batch_meta = true;
+        let mut reader = vnode.subscribe(batched).await.unwrap();
+        let seen = events(drain(&mut reader));
+        let counts: Vec<_> = seen.iter().map(|json| json.matches(r#""type":""#).count()).collect();
+        assert_eq!(counts, [2, 2], "{meta:?}: {seen:?}");
+        vnode.close().await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn only_meta_shows_tables_that_writes_make_and_no_rows() {
     let dir = tempfile::tempdir().unwrap();
