@@ -116,11 +116,12 @@ async fn s15_60_a_mixed_statement_is_delivered_whole() {
     let (_server, connection) = start("VGROUPS 2").await;
     query(&connection, "CREATE TOPIC dense AS SELECT tbname, ts, c1, c2 FROM d.st").await;
     query(&connection, "CREATE TOPIC sparse AS SELECT c2 FROM d.st").await;
+    query(&connection, "CREATE TABLE d.a USING d.st TAGS (1, 'a')").await;
     let [one, two, three] = [1, 2, 3].map(|n| START_MS + n);
     let insert = format!(
-        "INSERT INTO d.a USING d.st TAGS (1, 'a') VALUES ({three}, 3, NULL) ({one}, NULL, 'x') \
+        "INSERT INTO d.a VALUES ({three}, 3, NULL) ({one}, NULL, 'x') \
          d.b USING d.st TAGS (2, 'b') VALUES ({two}, NULL, NULL) \
-         d.a (ts, c2) VALUES ({two}, 'y') d.b (ts, c1) VALUES ({one}, 7)"
+         d.a (ts, c2) VALUES ({two}, 'y') d.c (ts, c1) VALUES ({one}, 7)"
     );
     query(&connection, &insert).await;
     let dense = subscribed(&connection, "g", &["dense"], &[]).await;
@@ -128,8 +129,8 @@ async fn s15_60_a_mixed_statement_is_delivered_whole() {
         format!("a,{one},NULL,x"),
         format!("a,{two},NULL,y"),
         format!("a,{three},3,NULL"),
-        format!("b,{one},7,NULL"),
         format!("b,{two},NULL,NULL"),
+        format!("c,{one},7,NULL"),
     ];
     assert_eq!(sorted(texts(&all(&dense).await)), wanted);
     let sparse = subscribed(&connection, "g", &["sparse"], &[]).await;

@@ -81,7 +81,6 @@ async fn s15_11_without_a_policy_there_has_to_be_a_commit() {
     write(&connection, 0..3).await;
     let none = subscribed(&connection, "g", "none").await;
     assert_eq!(refusal(&none, QUIET).await.code(), Code::NoCommittedOffset, "no offset to go on from");
-    let vgroup = none.assignment("t").await.expect("assignment")[0].vgroup;
     wait_for("its report", || async {
         let offset = subscriptions::<Option<String>>(&connection, "g", "offset").await;
         offset == [Some("none/0".to_owned())]
@@ -89,9 +88,8 @@ async fn s15_11_without_a_policy_there_has_to_be_a_commit() {
     .await;
     assert_eq!(subscriptions::<i64>(&connection, "g", "rows").await, [0]);
     // With one it goes on from there.
-    none.commit_offset_sync("t", vgroup, none.assignment("t").await.expect("assignment")[0].end)
-        .await
-        .expect("commit");
+    let part = none.assignment("t").await.expect("assignment").remove(0);
+    none.commit_offset_sync("t", part.vgroup, part.end).await.expect("commit");
     none.close().await.expect("close");
     let again = subscribed(&connection, "g", "none").await;
     write(&connection, 3..4).await;
