@@ -9,7 +9,7 @@ use client::{Code, Consumer, ConsumerConfig};
 use parking_lot::Mutex;
 
 use super::{all, column, start, subscribed, write};
-use crate::support::{connect, query, wait_for};
+use crate::support::{PATIENCE, connect, query, wait_for};
 
 type Told = Arc<Mutex<Vec<Result<(), Code>>>>;
 
@@ -75,8 +75,18 @@ fn rule_14_a_commits_callback_is_called_at_shutdown_too() {
 }
 
 /// A callback that asks the consumer whose commit it is told of.
-#[tokio::test(flavor = "multi_thread")]
-async fn rule_23_a_callback_may_use_its_consumer() {
+/// On a thread of its own: a deadlock would hold that of whoever looks, too.
+#[test]
+fn rule_23_a_callback_may_use_its_consumer() {
+    let (says, said) = std::sync::mpsc::sync_channel(1);
+    std::thread::spawn(move || {
+        tokio::runtime::Runtime::new().expect("a runtime").block_on(a_callback_uses_its_consumer());
+        says.send(()).expect("somebody waits");
+    });
+    said.recv_timeout(2 * PATIENCE).expect("no deadlock, and no failure above");
+}
+
+async fn a_callback_uses_its_consumer() {
     let (_server, connection) = start("VGROUPS 2").await;
     query(&connection, "CREATE TOPIC t AS SELECT ts, c1 FROM d.st").await;
     let place: Arc<OnceLock<Weak<Consumer>>> = Arc::default();
