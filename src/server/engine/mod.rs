@@ -69,7 +69,8 @@ impl Engine {
         let dyn_clock: Arc<dyn Clock> = Arc::<SystemClock>::clone(&clock);
         let vnodes = Arc::new(Vnodes::new(Arc::clone(&data_dir), Arc::clone(&disk), Arc::clone(&dyn_clock)));
         let shards: Arc<dyn mnode::Shards> = Arc::<Vnodes>::clone(&vnodes);
-        let mnode = Mnode::open(MnodeOptions::new(data_dir.mnode()), disk, dyn_clock, shards).await?;
+        let options = MnodeOptions { ticking: !clock.is_held(), ..MnodeOptions::new(data_dir.mnode()) };
+        let mnode = Mnode::open(options, disk, dyn_clock, shards).await?;
         let catalog = mnode.catalog();
         for database in catalog.databases() {
             vnodes.open_database(&database.info).await;

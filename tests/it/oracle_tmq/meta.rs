@@ -7,9 +7,9 @@ use futures::StreamExt as _;
 use serde_json::Value as Json;
 
 use super::deviations::{Catalogue, correct};
-use super::messages::{Seen, compare, drain};
+use super::messages::{Seen, compare};
 use super::{Outcomes, compare_end, lines, list, replace_words, run, text, texts};
-use crate::support::{Server, connect, consumer, query};
+use crate::support::{Server, connect, consumer, query, read_to_the_end as drain};
 
 /// Chains that run at a time.
 const CHAINS: usize = 3;
@@ -154,7 +154,7 @@ async fn replay(chain: Chain, server: &Server) -> Outcomes {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn meta_as_captured() {
+async fn s15_61_to_65_meta_as_captured() {
     let server = Server::start();
     let connection = connect(&server).await;
     query(&connection, "alter all dnodes 'mqRebalanceInterval' '1'").await;

@@ -318,7 +318,7 @@ async fn read_all(vnode: &Arc<Vnode>, group: &str, epoch: u64) -> (usize, Option
 
 /// C019: retention of 8 s, restarts, a group that leaves and comes back, and a reader that stands in a deleted segment.
 #[tokio::test]
-async fn c019_groups_get_what_is_left_and_are_told_of_the_rest() {
+async fn c019_rule_10_groups_get_what_is_left_and_are_told_of_the_rest() {
     let mut log = Timed::new(WalOptions { retention_period_s: 8, ..WalOptions::default() }).await;
     for group in ["g0", "g1"] {
         own(&log.vnode, group, ME, 1).await;
@@ -371,7 +371,7 @@ async fn c019_groups_get_what_is_left_and_are_told_of_the_rest() {
 
 /// C089: the log takes no more disk than the settings allow, also while a group is away; both settings altered meanwhile.
 #[tokio::test]
-async fn c089_disk_use_obeys_the_settings_while_a_group_is_away() {
+async fn c089_rule_11_disk_use_obeys_the_settings_while_a_group_is_away() {
     let limit_kib = 16;
     let mut log = Timed::new(WalOptions { retention_size_kib: limit_kib, ..WalOptions::default() }).await;
     log.write().await;
