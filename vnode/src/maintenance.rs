@@ -222,7 +222,8 @@ mod tests {
         assert_eq!(next(ms(201), ms(200)), TICK + ms(200));
         for now in (0..10_000).step_by(77).map(ms) {
             let tick = next(now, ms(400));
-            assert!(tick >= now && tick < now + TICK && (tick - ms(400)).as_nanos() % TICK.as_nanos() == 0);
+            assert!(tick >= now && tick < now + TICK);
+            assert!((tick - ms(400)).as_nanos().is_multiple_of(TICK.as_nanos()));
         }
     }
 }
