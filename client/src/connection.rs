@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Code, Error, Result, Zone};
+use model::{Code, Error, Result, TimeUnit, Zone};
 use parking_lot::Mutex;
 use proto::v1;
 use proto::v1::session_client::SessionClient;
@@ -191,13 +191,29 @@ impl Connection {
                 }
             })
             .await;
-        match result {
-            Err(error) if error.code() == Code::Unreachable && repeat == Repeat::IfNotSent => {
-                Err(error
-                    .hint("the statement may or may not have been carried out: look before repeating it"))
-            }
-            other => other,
+        match repeat {
+            Repeat::Always => result,
+            Repeat::IfNotSent => result.map_err(of_unknown_fate),
         }
+    }
+
+    /// Writes lines of InfluxDB's line protocol into the current database; answers the rows. `unit` is that of their times:
+    /// an hour, a minute, a second or a part of one. Super tables, columns and tags that they need are made.
+    ///
+    /// # Errors
+    /// What is wrong with a line, with its place: nothing is written then. [`Code::Unreachable`] when the connection broke:
+    /// the lines may or may not have been written, and where each has a time writing them again does no harm.
+    pub async fn write_lines(&self, lines: &str, unit: TimeUnit) -> Result<u64> {
+        let request = v1::WriteLinesRequest {
+            database: self.database(),
+            lines: lines.to_owned(),
+            unit: unit.letter().to_string(),
+        };
+        let written = self.call(Repeat::IfNotSent, |session| {
+            let request = session.request(request.clone());
+            async move { Ok(session.writer().write_lines(request).await?.into_inner().affected_rows) }
+        });
+        written.await.map_err(of_unknown_fate)
     }
 
     /// One bare round trip.
@@ -349,6 +365,13 @@ fn was_not_sent(status: &Status) -> bool {
         source = error.source();
     }
     false
+}
+
+fn of_unknown_fate(error: Error) -> Error {
+    if error.code() != Code::Unreachable {
+        return error;
+    }
+    error.hint("the statement may or may not have been carried out: look before repeating it")
 }
 
 /// Whether the statement changes nothing, by its first word.

@@ -35,7 +35,7 @@ pub use consumer::{
     MessageKind, Messages, OfflineVgroup, Skipped, VgroupAssignment,
 };
 pub use decode::Column;
-pub use model::{Code, DataType, Error, Precision, Result, Value};
+pub use model::{Code, DataType, Error, Precision, Result, TimeUnit, Value};
 pub use retry::RetryPolicy;
 pub use row::{FromValue, Row, Rows, value_at};
 pub use sql::{QueryResult, Summary};

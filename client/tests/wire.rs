@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use arrow_array::{ArrayRef, Int32Array};
 use client::{
-    AutoOffsetReset, Code, ConnectOptions, Connection, Consumer, ConsumerConfig, ConsumerState, Value,
+    AutoOffsetReset, Code, ConnectOptions, Connection, Consumer, ConsumerConfig, ConsumerState, TimeUnit,
+    Value,
 };
 use futures::stream::BoxStream;
 use futures::{SinkExt as _, StreamExt as _};
@@ -241,6 +242,18 @@ fn message(generation: u64, version: u64, end: u64) -> Event {
 
 #[tonic::async_trait]
 impl Writer for Fake {
+    async fn write_lines(
+        &self,
+        r: Request<v1::WriteLinesRequest>,
+    ) -> Result<Response<v1::WriteLinesResponse>, Status> {
+        self.check(&r)?;
+        let v1::WriteLinesRequest { database, lines, unit } = r.into_inner();
+        if (&*database, &*unit) != ("d", "s") {
+            return Err(refusal(Code::LinePrecision));
+        }
+        Ok(Response::new(v1::WriteLinesResponse { affected_rows: lines.lines().count() as u64 }))
+    }
+
     async fn describe_target(
         &self,
         r: Request<v1::DescribeTargetRequest>,
@@ -379,6 +392,17 @@ async fn a_wrong_password_is_told_and_not_repeated() {
     let wrong = ConnectOptions { password: "x".into(), ..options(&run) };
     assert_eq!(Connection::connect(wrong).await.unwrap_err().code(), Code::AuthFailure);
     assert_eq!(disk.lock().logins, 1);
+}
+
+#[tokio::test]
+async fn lines_go_to_the_current_database_with_their_unit() {
+    let disk = Arc::<Mutex<Disk>>::default();
+    let run = Run::start(&disk, ANY, "one").await;
+    let in_d = ConnectOptions { database: "d".into(), ..options(&run) };
+    let connection = Connection::connect(in_d).await.unwrap();
+    assert_eq!(connection.write_lines("m x=1\nm x=2", TimeUnit::Second).await.unwrap(), 2);
+    let error = connection.write_lines("m x=1", TimeUnit::Hour).await.unwrap_err();
+    assert_eq!(error.code(), Code::LinePrecision);
 }
 
 #[tokio::test]

@@ -246,6 +246,10 @@ codes! {
     UnitTooSmall = 0x280B, Invalid, false, "Time unit is too small", "";
     ParameterRange = 0x2811, Invalid, false, "Invalid parameter range", "";
     ParameterColumn = 0x2814, Invalid, false, "Parameter should have column", "";
+    // lines
+    LinePrecision = 0x3001, Invalid, false, "Invalid timestamp precision type", "times of lines are counted in h, m, s, ms, us or ns";
+    LineFormat = 0x3002, Invalid, false, "Invalid data format", "";
+    LineType = 0x3004, Invalid, false, "Not the same type as before", "";
     // consumers
     InvalidMessage = 0x4000, Invalid, false, "Invalid message", "";
     ConsumerMismatch = 0x4001, State, true, "Consumer mismatch", "the vgroup belongs to another consumer now";

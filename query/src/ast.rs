@@ -28,6 +28,9 @@ impl fmt::Display for ObjectName {
     }
 }
 
+/// What the operator `->`, which takes a member out of a JSON tag, is called as a function. No function can be written so.
+pub(crate) const JSON_MEMBER: &str = "->";
+
 /// One statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
@@ -566,7 +569,7 @@ pub enum JoinKind {
     RightAnti,
 }
 
-/// A window clause. SESSION, STATE, EVENT and COUNT windows are refused by the parser as not supported.
+/// A window clause.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Window {
     /// INTERVAL
@@ -578,6 +581,20 @@ pub enum Window {
         /// SLIDING
         sliding: Option<WindowDuration>,
     },
+    /// A SESSION, STATE, EVENT or COUNT window, by its name. Only in the query of a topic, which may have no window at all;
+    /// elsewhere the parser refuses them as not supported.
+    NotBuilt(&'static str),
+}
+
+impl Window {
+    /// The clause's name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Interval { .. } => "INTERVAL",
+            Self::NotBuilt(name) => name,
+        }
+    }
 }
 
 /// A duration in a window clause.

@@ -1,5 +1,5 @@
 //! The SQL dialect: text to statements, statements to DataFusion plans, and the operators that DataFusion lacks (time
-//! windows, fill, selection functions). Also the compiled filters of topics.
+//! windows, fill, selection functions). Also the compiled filters of topics, and lines of the line protocol.
 //!
 //! Not for: knowing where rows lie (that is a [`source::Shard`]'s business), executing DDL, or any wire format.
 
@@ -8,6 +8,7 @@ pub mod engine;
 mod function;
 pub mod insert;
 pub mod lexer;
+pub mod lines;
 pub mod literal;
 pub mod memory;
 pub mod operator;

@@ -1,6 +1,7 @@
 //! How many proposals a group takes in a second, on files of a temporary directory: one proposer that waits for each
 //! answer, and a pipeline of them. Without fsync, so that the figures are the code's and not the disk's. Then with an fsync
 //! before each answer, many proposers against one in turns, since those who wait together share one.
+#![allow(clippy::disallowed_methods, clippy::print_stderr, reason = "a benchmark reads the clock and prints")]
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -71,6 +71,15 @@ impl<S: StateMachine> Group<S> {
         self.shared.wal.needs_upkeep(self.shared.clock.now_ns(), self.retained_below(), retention)
     }
 
+    /// Whether there are segments that are past `retention` and below the keep version, and that only the floor holds
+    /// back: they could go after another checkpoint. For a timer: it does not wait for the disk.
+    #[must_use]
+    pub fn awaits_checkpoint(&self, retention: Retention) -> bool {
+        let applied_next = self.shared.progress.lock().next();
+        let reachable = self.keep.lock().map_or(applied_next, |keep| keep.min(applied_next));
+        self.shared.wal.holds_back(self.shared.clock.now_ns(), self.retained_below(), reachable, retention)
+    }
+
     /// Up to where segments may go: the floor, or the keep version if that is lower.
     fn retained_below(&self) -> Version {
         let floor_next = self.shared.floor_next();

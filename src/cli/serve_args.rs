@@ -36,6 +36,9 @@ pub struct ServeArgs {
     /// Memory of all queries together; one that needs more ends with 0x0102 [default: 1073741824]
     #[arg(long, value_name = "BYTES")]
     pub query_memory_bytes: Option<usize>,
+    /// Time passes as stdin says: for tests of what takes long
+    #[arg(long, hide = true)]
+    pub held_clock: bool,
     /// Show the settings in force, each with its source, and exit
     #[arg(long)]
     pub print_config: bool,

@@ -11,10 +11,22 @@ use tokio::sync::Notify;
 pub struct SystemClock {
     advanced_ns: AtomicI64,
     advanced: Notify,
+    is_held: bool,
 }
 
 impl SystemClock {
-    /// Moves the clock on; only the test service calls it.
+    /// One that a test holds: consumers are checked when it is advanced and not by themselves ([`super::held_clock`]).
+    #[must_use]
+    pub fn held() -> Self {
+        Self { is_held: true, ..Self::default() }
+    }
+
+    /// Whether a test holds it.
+    pub const fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// Moves the clock on; only tests do.
     pub fn advance_ns(&self, by: i64) {
         self.advanced_ns.fetch_add(by, Ordering::SeqCst);
         self.advanced.notify_waiters();

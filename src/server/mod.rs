@@ -5,6 +5,7 @@ pub mod clock;
 pub mod config;
 pub mod data_dir;
 pub mod engine;
+pub mod held_clock;
 pub mod rpc;
 pub mod serve;
 pub mod sessions;
@@ -47,6 +48,7 @@ impl Server {
         grpc: SocketAddr,
         insecure: bool,
         queries: &EngineSettings,
+        clock: Arc<SystemClock>,
     ) -> Result<Self> {
         // An address that is taken is noticed before anything is made.
         let listener = TcpListener::bind(grpc).await.map_err(|e| {
@@ -60,7 +62,7 @@ impl Server {
             return Err(Error::with(Code::InsecureListen, grpc));
         }
         let data_dir = DataDir::open(data_dir)?;
-        let engine = Engine::open(data_dir, Arc::new(SystemClock::default()), queries).await?;
+        let engine = Engine::open(data_dir, clock, queries).await?;
         if is_open && engine.mnode().root_has_default_password().await? {
             engine.close().await?;
             return Err(Error::with(Code::InsecureListen, grpc));
@@ -69,6 +71,12 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let serving = tokio::spawn(rpc::serve(Arc::clone(&engine), listener, stopped));
         Ok(Self { engine, grpc, stop, serving })
+    }
+
+    /// What is behind the sockets.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// Where it listens.

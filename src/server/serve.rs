@@ -1,6 +1,8 @@
 //! `tidemark serve`.
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::Arc;
+use std::time::Duration;
 
 use model::{Error, Result};
 use query::engine::EngineSettings;
@@ -8,7 +10,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use super::Server;
+use super::clock::SystemClock;
 use super::config::{Config, Layer, Origin};
+use super::held_clock::HeldClock;
 use crate::cli::ServeArgs;
 
 /// Runs a server until SIGTERM or SIGINT.
@@ -28,21 +32,38 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::internal)?;
     let queries =
         EngineSettings { memory_bytes: config.query_memory_bytes.value, ..EngineSettings::default() };
-    let mut server =
-        Server::start(&config.data_dir.value, config.grpc.value, config.insecure.value, &queries).await?;
+    let clock = Arc::new(if args.held_clock { SystemClock::held() } else { SystemClock::default() });
+    let mut held = if args.held_clock { Some(HeldClock::listen()?) } else { None };
+    let Config { data_dir, grpc, insecure, .. } = &config;
+    let mut server = Server::start(&data_dir.value, grpc.value, insecure.value, &queries, clock).await?;
     // Scripts wait for this line: from here on statements are answered.
     let ready = writeln!(stdout, "ready grpc={} http=-", server.grpc()).and_then(|()| stdout.flush());
     if let Err(error) = ready {
         tracing::warn!(%error, "nobody reads the ready line");
     }
     tracing::info!(grpc = %server.grpc(), data_dir = %config.data_dir.value.display(), "ready");
-    let ended = tokio::select! {
-        failed = server.failed() => failed,
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
+    let ended = loop {
+        tokio::select! {
+            failed = server.failed() => break failed,
+            _ = terminate.recv() => break Ok(()),
+            _ = interrupt.recv() => break Ok(()),
+            by = asked(&mut held) => if let Some(held) = &mut held
+                && let Err(error) = held.advance(server.engine(), by).await
+            {
+                break Err(error);
+            },
+        }
     };
     tracing::info!("stopping");
     ended.and(server.stop().await)
+}
+
+/// What the test that holds the clock asks for next.
+async fn asked(held: &mut Option<HeldClock>) -> Duration {
+    match held {
+        Some(held) => held.asked().await,
+        None => std::future::pending().await,
+    }
 }
 
 fn load(args: &ServeArgs) -> Result<Config> {

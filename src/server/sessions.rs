@@ -6,19 +6,36 @@ use std::sync::Arc;
 use model::{Code, Error, Result};
 use parking_lot::RwLock;
 use rand::CryptoRng;
+use tokio::sync::watch;
 use tonic::Request;
 
 /// A logged-in user.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Session {
     /// User name.
     pub user: Arc<str>,
+    open: watch::Receiver<()>,
+}
+
+impl Session {
+    /// Returns when the session ends: what outlasts a call waits for it.
+    pub async fn closed(&self) {
+        let mut open = self.open.clone();
+        while open.changed().await.is_ok() {}
+    }
+}
+
+/// A session, for as long as this stands in the table.
+#[derive(Debug)]
+struct Open {
+    session: Session,
+    _open: watch::Sender<()>,
 }
 
 /// Tokens in force. They live as long as the server: after a restart clients log in again by themselves.
 #[derive(Debug, Default)]
 pub struct Sessions {
-    by_token: RwLock<HashMap<String, Session>>,
+    by_token: RwLock<HashMap<String, Open>>,
 }
 
 impl Sessions {
@@ -36,13 +53,15 @@ impl Sessions {
             tracing::warn!(sessions = tokens.len(), "too many sessions, all have to log in again");
             tokens.clear();
         }
-        tokens.insert(token.clone(), Session { user: user.into() });
+        let (sender, open) = watch::channel(());
+        let session = Session { user: user.into(), open };
+        tokens.insert(token.clone(), Open { session, _open: sender });
         token
     }
 
     /// Ends every session of `user`: after a new password, or when the user is gone.
     pub fn close_user(&self, user: &str) {
-        self.by_token.write().retain(|_, session| &*session.user != user);
+        self.by_token.write().retain(|_, open| &*open.session.user != user);
     }
 
     /// The session that a call belongs to.
@@ -53,12 +72,13 @@ impl Sessions {
         let refused = || Error::of(Code::AuthFailure).hint("log in first");
         let header = request.metadata().get("authorization").and_then(|value| value.to_str().ok());
         let token = header.and_then(|value| value.strip_prefix("Bearer ")).ok_or_else(refused)?;
-        self.by_token.read().get(token).cloned().ok_or_else(refused)
+        self.by_token.read().get(token).map(|open| open.session.clone()).ok_or_else(refused)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
     use rand::SeedableRng as _;
     use rand::rngs::StdRng;
 
@@ -78,7 +98,10 @@ mod tests {
             assert_eq!(sessions.of(&with(bad)).unwrap_err().code(), Code::AuthFailure);
         }
         assert_eq!(sessions.of(&Request::new(())).unwrap_err().code(), Code::AuthFailure);
+        let session = sessions.of(&with(&token)).unwrap();
+        assert!(session.closed().now_or_never().is_none());
         sessions.close_user("root");
+        assert!(session.closed().now_or_never().is_some());
         assert!(sessions.of(&with(&token)).is_err());
     }
 }

@@ -78,32 +78,6 @@ async fn consumers_share_vgroups_evenly_and_few_move() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crashed_consumer_loses_its_vgroups_and_may_return() {
-    let (server, connection) = start().await;
-    let stays = join(&connection).await;
-    settled(&connection, &[4]).await;
-    // A process that is killed says no farewell; its session times out after 6 s.
-    let mut process = std::process::Command::new(env!("CARGO_BIN_EXE_tidemark"))
-        .args(["subscribe", "t", "-g", GROUP, "-h", server.address()])
-        .args(["--set", "session.timeout.ms=6000", "--set", "heartbeat.interval.ms=1000"])
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .expect("a consumer process");
-    let two = settled(&connection, &[2, 2]).await;
-    process.kill().expect("kill");
-    process.wait().expect("wait");
-    let alone = settled(&connection, &[4]).await;
-    assert_eq!(moved(&two, &alone).len(), 2, "only what the dead one had moves");
-    wait_for("the dead one is gone", || async { query(&connection, "SHOW CONSUMERS").await.len() == 1 })
-        .await;
-    let returns = join(&connection).await;
-    settled(&connection, &[2, 2]).await;
-    returns.close().await.expect("close");
-    stays.close().await.expect("close");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn show_tells_of_consumers_and_topics() {
     let (_server, connection) = start().await;
     let config =

@@ -150,7 +150,7 @@ fn names_that_need_backticks_are_told() {
 }
 
 #[test]
-fn subscribe_ends_at_its_limit_and_goes_on_from_there() {
+fn s15_76_subscribe_ends_at_its_limit_and_goes_on_from_there() {
     let server = prepared();
     let limited = ["t", "-g", "g", "--from", "earliest", "--limit", "1"];
     let first = server.run("subscribe", &limited);
@@ -169,7 +169,7 @@ fn subscribe_ends_at_its_limit_and_goes_on_from_there() {
 }
 
 #[test]
-fn subscribe_survives_the_server() {
+fn s15_69_subscribe_survives_the_server() {
     let mut server = prepared();
     let mut consumer = tidemark()
         .args(["subscribe", "t", "-g", "g", "--from", "earliest", "--limit", "3", "-h", server.address()])

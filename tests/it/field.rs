@@ -71,7 +71,7 @@ async fn vgroup(connection: &Connection, column: &str) -> i64 {
 
 /// C017: a group comes back after retention has taken what it had not read.
 #[tokio::test(flavor = "multi_thread")]
-async fn c017_a_group_that_fell_behind_is_told() {
+async fn c017_s15_68_a_group_that_fell_behind_is_told() {
     let (_server, connection) = start("WAL_RETENTION_PERIOD 1").await;
     write(&connection, 0..5).await;
     let first = reading(&connection, "g", "earliest").await;
@@ -108,6 +108,8 @@ async fn c017_a_group_that_fell_behind_is_told() {
     assert!((committed..=unread).contains(&from), "{committed} {from} {unread}");
     assert!(to >= unread + 5 && to <= messages[0].next(), "{from}..{to} {messages:?}");
     assert!(messages[1..].iter().all(|message| message.skipped().is_none()), "told once");
+    let below = back.seek("t", assigned, committed).expect_err("those versions are gone");
+    assert_eq!(below.code(), Code::OffsetOutOfRange);
     back.commit_all_sync().await.expect("commit");
     assert_eq!(subscription::<i64>(&connection, "g", "skipped").await, to - from);
     back.close().await.expect("close");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use client::{Code, ConnectOptions, Connection};
 
-use crate::support::{Server, connect, consumer, query, shares, wait_for};
+use crate::support::{Server, connect, consumer, query, refusal, shares, sql_refusal, wait_for};
 
 const PASSWORD: &str = "Secret-1";
 
@@ -16,14 +16,6 @@ async fn connect_as(server: &Server, user: &str) -> Connection {
         ..ConnectOptions::default()
     };
     Connection::connect(options).await.expect("the user logs in")
-}
-
-/// What `sql` is refused with; `None` where it is not.
-async fn refusal(connection: &Connection, sql: &str) -> Option<Code> {
-    match connection.sql(sql).await {
-        Ok(result) => result.rows().await.err().map(|error| error.code()),
-        Err(error) => Some(error.code()),
-    }
 }
 
 async fn rights(connection: &Connection) -> Vec<String> {
@@ -56,41 +48,41 @@ async fn rights_on_databases_are_given_and_taken() {
     let (root, ann) = prepared(&server).await;
     let (read, write) = ("SELECT * FROM d.t", "INSERT INTO d.t VALUES (now, 2)");
     let denied = Some(Code::PermissionDenied);
-    assert_eq!((refusal(&ann, read).await, refusal(&ann, write).await), (denied, denied));
+    assert_eq!((sql_refusal(&ann, read).await, sql_refusal(&ann, write).await), (denied, denied));
 
     query(&root, "GRANT READ ON d.* TO ann").await;
-    assert_eq!((refusal(&ann, read).await, refusal(&ann, write).await), (None, denied));
-    assert_eq!(refusal(&ann, "SELECT * FROM other.t").await, denied);
-    assert_eq!(refusal(&ann, "DROP TABLE d.t").await, denied);
-    assert_eq!(refusal(&ann, "DELETE FROM d.t").await, denied);
+    assert_eq!((sql_refusal(&ann, read).await, sql_refusal(&ann, write).await), (None, denied));
+    assert_eq!(sql_refusal(&ann, "SELECT * FROM other.t").await, denied);
+    assert_eq!(sql_refusal(&ann, "DROP TABLE d.t").await, denied);
+    assert_eq!(sql_refusal(&ann, "DELETE FROM d.t").await, denied);
 
     query(&root, "GRANT WRITE ON d.* TO ann").await;
-    assert_eq!((refusal(&ann, read).await, refusal(&ann, write).await), (None, None));
+    assert_eq!((sql_refusal(&ann, read).await, sql_refusal(&ann, write).await), (None, None));
     let own = ["ann read d", "ann write d"];
     assert_eq!(rights(&ann).await, own, "a user sees their own");
     assert_eq!(rights(&root).await, ["ann read d", "ann write d", "root all all"]);
 
     query(&root, "REVOKE READ ON d.* FROM ann").await;
-    assert_eq!((refusal(&ann, read).await, refusal(&ann, write).await), (denied, None));
+    assert_eq!((sql_refusal(&ann, read).await, sql_refusal(&ann, write).await), (denied, None));
     query(&root, "REVOKE ALL ON d.* FROM ann").await;
     query(&root, "GRANT ALL ON *.* TO ann").await;
-    assert_eq!(refusal(&ann, "INSERT INTO other.t VALUES (now, 1)").await, None);
+    assert_eq!(sql_refusal(&ann, "INSERT INTO other.t VALUES (now, 1)").await, None);
     query(&root, "REVOKE ALL ON *.* FROM ann").await;
     assert_eq!(rights(&ann).await, Vec::<String>::new());
 
     // Nobody gives what is not theirs, and nothing is given to nobody.
-    assert_eq!(refusal(&ann, "GRANT ALL ON d.* TO ann").await, Some(Code::PermissionDenied));
-    assert_eq!(refusal(&root, "GRANT READ ON d.* TO nobody").await, Some(Code::UserNotExist));
-    assert_eq!(refusal(&root, "GRANT READ ON nodb.* TO ann").await, Some(Code::DatabaseNotExist));
+    assert_eq!(sql_refusal(&ann, "GRANT ALL ON d.* TO ann").await, Some(Code::PermissionDenied));
+    assert_eq!(sql_refusal(&root, "GRANT READ ON d.* TO nobody").await, Some(Code::UserNotExist));
+    assert_eq!(sql_refusal(&root, "GRANT READ ON nodb.* TO ann").await, Some(Code::DatabaseNotExist));
     for sql in
         ["GRANT ALTER ON d.* TO ann", "GRANT READ ON d.t TO ann", "GRANT READ ON d.* WITH a = 1 TO ann"]
     {
-        assert_eq!(refusal(&root, sql).await, Some(Code::NotSupported), "{sql}");
+        assert_eq!(sql_refusal(&root, sql).await, Some(Code::NotSupported), "{sql}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_right_to_subscribe_is_checked_while_consuming_too() {
+async fn s15_74_the_right_to_subscribe_is_checked_while_consuming_too() {
     let server = Server::start();
     let (root, ann) = prepared(&server).await;
     query(&root, "CREATE TOPIC p AS SELECT ts, v FROM d.t").await;
@@ -98,12 +90,16 @@ async fn the_right_to_subscribe_is_checked_while_consuming_too() {
     let consumer = consumer(&ann, "g", &config);
     let refused = consumer.subscribe(["p"]).await.expect_err("no right yet");
     assert_eq!(refused.code(), Code::NoPrivilege);
-    assert_eq!(refusal(&ann, "SHOW CREATE TOPIC p").await, Some(Code::NoPrivilege));
-    assert_eq!(refusal(&root, "GRANT SUBSCRIBE ON nope TO ann").await, Some(Code::TopicNotExist));
+    assert_eq!(sql_refusal(&ann, "SHOW CREATE TOPIC p").await, Some(Code::NoPrivilege));
+    assert_eq!(sql_refusal(&root, "GRANT SUBSCRIBE ON nope TO ann").await, Some(Code::TopicNotExist));
 
     query(&root, "GRANT SUBSCRIBE ON p TO ann").await;
     assert_eq!(rights(&ann).await, ["ann subscribe p"]);
-    assert_eq!(refusal(&ann, "SELECT * FROM d.t").await, Some(Code::PermissionDenied), "of the topic only");
+    assert_eq!(
+        sql_refusal(&ann, "SELECT * FROM d.t").await,
+        Some(Code::PermissionDenied),
+        "of the topic only"
+    );
     consumer.subscribe(["p"]).await.expect("subscribe");
     let poll = || async { consumer.poll(Duration::from_millis(200)).await.expect("poll").is_some() };
     wait_for("the first row", poll).await;
@@ -143,7 +139,7 @@ async fn who_loses_the_right_is_told_and_gives_the_vgroups_up() {
     wait_for("one vgroup each", || async { owners().await == [1, 1] }).await;
 
     query(&root, "REVOKE SUBSCRIBE ON w FROM ann").await;
-    let taken = crate::support::refusal(&hers, Duration::from_secs(10)).await;
+    let taken = refusal(&hers, Duration::from_secs(10)).await;
     assert_eq!(taken.code(), Code::NoPrivilege);
     wait_for("both with the one that may read", || async { owners().await == [2] }).await;
     for n in 0..20 {

@@ -116,7 +116,7 @@ fn options_that_contradict_each_other_are_wrong_use() {
 }
 
 #[test]
-fn the_statement_tells_a_fault_once_and_on_stderr() {
+fn s15_75_the_statement_tells_a_fault_once_and_on_stderr() {
     let server = start("");
     let faults = [
         ("subscribe t -g g --from earliest", "Error: unknown option '--from': the statement takes "),

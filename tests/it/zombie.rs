@@ -8,116 +8,12 @@ use proto::status::{from_detail, from_status};
 use proto::v1;
 use proto::v1::consume_request::Action;
 use proto::v1::consume_response::Event;
-use proto::v1::session_client::SessionClient;
-use proto::v1::subscription_client::SubscriptionClient;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Channel;
-use tonic::{Request, Streaming};
+use tonic::Streaming;
 
-use crate::support::{Server, connect, consumer, query, shares, wait_for};
+use crate::support::{ByHand, Held, Server, connect, consumer, query, send, shares, wait_for};
 
 const GROUP: &str = "g";
 const ZOMBIE: u64 = 0x2041;
-
-/// A consumer without a client library.
-struct ByHand {
-    service: SubscriptionClient<Channel>,
-    token: String,
-}
-
-/// What it once owned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Held {
-    topic: u64,
-    epoch: u64,
-}
-
-impl ByHand {
-    async fn log_in(server: &Server) -> Self {
-        let address = format!("http://{}", server.address());
-        let channel = Channel::from_shared(address).expect("an address").connect().await.expect("connected");
-        let login = v1::LoginRequest { user: "root".into(), password: "taosdata".into() };
-        let answer = SessionClient::new(channel.clone()).login(login).await.expect("logged in").into_inner();
-        Self { service: SubscriptionClient::new(channel), token: format!("Bearer {}", answer.token) }
-    }
-
-    fn request<T>(&self, message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        request.metadata_mut().insert("authorization", self.token.parse().expect("a header"));
-        request
-    }
-
-    async fn subscribe(&mut self) {
-        let parameters = v1::ConsumerParameters {
-            session_timeout_ms: 600_000,
-            max_poll_interval_ms: 600_000,
-            auto_offset_reset: v1::ResetPolicy::Earliest.into(),
-            ..v1::ConsumerParameters::default()
-        };
-        let request = v1::SubscribeRequest {
-            consumer: ZOMBIE,
-            group: GROUP.into(),
-            topics: vec!["t".into()],
-            parameters: Some(parameters),
-            ..v1::SubscribeRequest::default()
-        };
-        self.service.subscribe(self.request(request)).await.expect("subscribed");
-    }
-
-    /// The next assignment with so many vgroups, by vgroup.
-    async fn assigned(&mut self, count: usize) -> BTreeMap<u32, Held> {
-        let watch = self.request(v1::WatchAssignmentRequest { consumer: ZOMBIE });
-        let mut watch = self.service.watch_assignment(watch).await.expect("watched").into_inner();
-        loop {
-            let assignment = watch.message().await.expect("an assignment").expect("and another");
-            let owned = assignment.topics.iter().flat_map(|topic| {
-                let held = |v: &v1::AssignedVgroup| (v.vgroup, Held { topic: topic.id, epoch: v.epoch });
-                topic.vgroups.iter().map(held).collect::<Vec<_>>()
-            });
-            let owned: BTreeMap<u32, Held> = owned.collect();
-            if assignment.ready && owned.len() == count {
-                return owned;
-            }
-        }
-    }
-
-    async fn commit(&mut self, vgroup: u32, held: Held, offset: u64, sequence: u64) -> Result<(), Code> {
-        let offset = v1::CommitOffset { topic: held.topic, vgroup, epoch: held.epoch, offset, sequence };
-        let request =
-            v1::CommitRequest { consumer: ZOMBIE, group: GROUP.into(), offsets: vec![offset], keep: false };
-        let answer = self.service.commit(self.request(request)).await.expect("answered").into_inner();
-        let error = answer.results.into_iter().next().expect("one result").error;
-        error.map_or(Ok(()), |error| Err(from_detail(error).code()))
-    }
-
-    async fn heartbeat(&mut self, vgroup: u32, held: Held, position: u64, rows: u64) {
-        let Held { topic, epoch } = held;
-        let progress = v1::Progress { topic, vgroup, position: Some(position), end: position, rows, epoch };
-        let request = v1::HeartbeatRequest { consumer: ZOMBIE, polled: true, progress: vec![progress] };
-        self.service.heartbeat(self.request(request)).await.expect("still a member");
-    }
-
-    /// A stream, and what goes up it.
-    async fn consume(&mut self) -> (mpsc::Sender<v1::ConsumeRequest>, Streaming<v1::ConsumeResponse>) {
-        let (requests, receiver) = mpsc::channel(8);
-        let open = v1::ConsumeOpen {
-            consumer: ZOMBIE,
-            group: GROUP.into(),
-            min_poll_rows: 1,
-            fetch_max_wait_ms: 1_000,
-            ..v1::ConsumeOpen::default()
-        };
-        send(&requests, Action::Open(open)).await;
-        send(&requests, Action::Credit(v1::ConsumeCredit { messages: 100 })).await;
-        let stream = self.service.consume(self.request(ReceiverStream::new(receiver))).await;
-        (requests, stream.map_err(|status| from_status(&status)).expect("a stream").into_inner())
-    }
-}
-
-async fn send(requests: &mpsc::Sender<v1::ConsumeRequest>, action: Action) {
-    requests.send(v1::ConsumeRequest { action: Some(action) }).await.expect("the stream is open");
-}
 
 fn start(vgroup: u32, held: Held, generation: u64, position: Option<u64>) -> Action {
     let Held { topic, epoch } = held;
@@ -153,14 +49,14 @@ async fn offsets(connection: &Connection) -> BTreeMap<i64, (Option<String>, Opti
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c006_a_zombie_neither_commits_nor_reads_nor_reports() {
+async fn c006_rule_06_a_zombie_neither_commits_nor_reads_nor_reports() {
     let server = Server::start();
     let connection = connect(&server).await;
     query(&connection, "CREATE DATABASE d VGROUPS 2").await;
     query(&connection, "CREATE STABLE d.s (ts TIMESTAMP, v INT) TAGS (n INT)").await;
     query(&connection, "CREATE TOPIC t AS SELECT ts, v FROM d.s").await;
-    let mut zombie = ByHand::log_in(&server).await;
-    zombie.subscribe().await;
+    let mut zombie = ByHand::log_in(&server, ZOMBIE, GROUP).await;
+    zombie.subscribe(&["t"]).await.expect("subscribed");
     let before = zombie.assigned(2).await;
     let (requests, mut stream) = zombie.consume().await;
     for (&vgroup, &held) in &before {
@@ -202,7 +98,7 @@ async fn c006_a_zombie_neither_commits_nor_reads_nor_reports() {
     assert!(rows > 0);
     wait_for("the heir's report", || async { offsets(&connection).await[&i64::from(lost)].2 == rows }).await;
     let told = offsets(&connection).await[&i64::from(lost)].clone();
-    zombie.heartbeat(lost, held, 777, 777).await;
+    zombie.report(lost, held, 777, 777).await;
     assert_eq!(zombie.commit(lost, held, 1, 3).await, Err(Code::ConsumerMismatch));
     let still = offsets(&connection).await[&i64::from(lost)].clone();
     assert_eq!((still.1, still.2), (told.1, told.2), "committed offset and rows");
@@ -212,13 +108,82 @@ async fn c006_a_zombie_neither_commits_nor_reads_nor_reports() {
     heir.close().await.expect("close");
     let again = zombie.assigned(2).await;
     assert!(again[&lost].epoch > held.epoch, "{again:?}");
-    zombie.heartbeat(lost, held, 777, 777).await;
+    zombie.report(lost, held, 777, 777).await;
     let shown = offsets(&connection).await[&i64::from(lost)].clone();
     assert_eq!(shown.2, rows, "rows of its first life are not counted again");
     assert!(shown.0.is_none_or(|offset| !offset.contains("777")));
     assert_eq!(zombie.commit(lost, held, 1, 4).await, Err(Code::ConsumerMismatch));
     zombie.commit(lost, again[&lost], 5, 5).await.expect("with the new token");
-    zombie.heartbeat(lost, again[&lost], 778, 1).await;
+    zombie.report(lost, again[&lost], 778, 1).await;
     let shown = offsets(&connection).await[&i64::from(lost)].clone();
     assert_eq!((shown.0.as_deref(), shown.2), (Some("wal:778/778"), rows + 1));
+}
+
+/// Why the stream ends; what was under way before is of no interest.
+async fn end(stream: &mut Streaming<v1::ConsumeResponse>) -> Code {
+    loop {
+        match stream.message().await {
+            Ok(event) => assert!(event.is_some(), "it ends without a reason"),
+            Err(status) => return from_status(&status).code(),
+        }
+    }
+}
+
+/// A topic of more than a stream takes along while its client does not read; its one vgroup is the zombie's.
+async fn much_to_read(server: &Server, connection: &Connection) -> (ByHand, u32, Held) {
+    query(connection, "CREATE DATABASE d VGROUPS 1").await;
+    query(connection, "CREATE TABLE d.n (ts TIMESTAMP, s VARCHAR(9000))").await;
+    query(connection, "CREATE TOPIC t AS SELECT ts, s FROM d.n").await;
+    let text = "x".repeat(8_000);
+    for n in 0..40 {
+        let first = 1_700_000_000_000_i64 + n * 50;
+        let rows: String = (first..first + 50).map(|ts| format!(" ({ts}, '{text}')")).collect();
+        query(connection, &format!("INSERT INTO d.n VALUES{rows}")).await;
+    }
+    let mut zombie = ByHand::log_in(server, ZOMBIE, GROUP).await;
+    zombie.subscribe(&["t"]).await.expect("subscribed");
+    let (vgroup, held) = zombie.assigned(1).await.pop_first().expect("one vgroup");
+    (zombie, vgroup, held)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_has_one_stream() {
+    let server = Server::start();
+    let connection = connect(&server).await;
+    let (mut zombie, vgroup, held) = much_to_read(&server, &connection).await;
+    let (first_requests, mut first) = zombie.consume().await;
+    send(&first_requests, start(vgroup, held, 1, None)).await;
+    let (requests, mut second) = zombie.consume().await;
+    assert_eq!(end(&mut first).await, Code::Terminated);
+    send(&requests, start(vgroup, held, 2, None)).await;
+    let event = second.message().await.expect("it goes on").expect("an event").event;
+    assert!(matches!(event, Some(Event::Schema(_) | Event::Message(_))), "{event:?}");
+    // Nor does the end of the first take the place of the second.
+    drop((first_requests, first));
+    let (_requests, _third) = zombie.consume().await;
+    assert_eq!(end(&mut second).await, Code::Terminated);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_nobody_reads_ends_with_its_consumer() {
+    let server = Server::start();
+    let connection = connect(&server).await;
+    let (mut zombie, vgroup, held) = much_to_read(&server, &connection).await;
+    let (requests, mut stream) = zombie.consume().await;
+    send(&requests, start(vgroup, held, 1, None)).await;
+    let event = stream.message().await.expect("it goes on").expect("an event").event;
+    assert!(event.is_some(), "it has begun to read");
+    zombie.subscribe(&[]).await.expect("left");
+    assert_eq!(end(&mut stream).await, Code::ConsumerNotExist);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_with_its_session() {
+    let server = Server::start();
+    let connection = connect(&server).await;
+    let (mut zombie, vgroup, held) = much_to_read(&server, &connection).await;
+    let (requests, mut stream) = zombie.consume().await;
+    send(&requests, start(vgroup, held, 1, None)).await;
+    query(&connection, "ALTER USER root PASS 'Secret-12'").await;
+    assert_eq!(end(&mut stream).await, Code::Terminated);
 }

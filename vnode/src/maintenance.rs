@@ -1,5 +1,5 @@
-//! What a shard does by itself: flushing when memory fills up, log retention on a timer, and slowing writers down where
-//! flushing does not keep up.
+//! What a shard does by itself: flushing when memory or the disk fills up, log retention on a timer, and slowing writers
+//! down where flushing does not keep up.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
@@ -22,18 +22,25 @@ const ROOM_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Writers wait once memtables take this many times the budget: one is filled while another is written.
 const BUDGETS_MAX: usize = 2;
 
-/// How full memory is.
+/// How full memory and the disk are.
 #[derive(Debug)]
 pub(crate) struct Pressure {
     wanted: Arc<Notify>,
     asked: AtomicBool,
+    /// The disk had no room since the last look.
+    disk_full: AtomicBool,
     /// Counts flushes.
     flushes: watch::Sender<u64>,
 }
 
 impl Default for Pressure {
     fn default() -> Self {
-        Self { wanted: Arc::default(), asked: AtomicBool::new(false), flushes: watch::Sender::new(0) }
+        Self {
+            wanted: Arc::default(),
+            asked: AtomicBool::new(false),
+            disk_full: AtomicBool::new(false),
+            flushes: watch::Sender::new(0),
+        }
     }
 }
 
@@ -53,9 +60,28 @@ impl Pressure {
     /// After a write: asks for a flush, once, where the budget is used up.
     pub(crate) fn note(&self, vnode: &Vnode) {
         let used = vnode.state.read().store.memtable_bytes();
-        if used > budget(vnode) && !self.asked.swap(true, Ordering::AcqRel) {
+        if used > budget(vnode) {
+            self.want_flush();
+        }
+    }
+
+    /// After something failed: asks for a flush, once, where the disk has no room, since the log that it covers may then
+    /// be deleted.
+    pub(crate) fn note_failure(&self, error: &Error) {
+        if error.code() == Code::NoDiskSpace {
+            self.disk_full.store(true, Ordering::Release);
+            self.want_flush();
+        }
+    }
+
+    fn want_flush(&self) {
+        if !self.asked.swap(true, Ordering::AcqRel) {
             self.wanted.notify_one();
         }
+    }
+
+    fn take_disk_full(&self) -> bool {
+        self.disk_full.swap(false, Ordering::AcqRel)
     }
 
     pub(crate) fn is_flush_due(&self) -> bool {
@@ -80,9 +106,7 @@ impl Pressure {
         let mut flushes = self.flushes.subscribe();
         let room = async {
             while is_full() {
-                if !self.asked.swap(true, Ordering::AcqRel) {
-                    self.wanted.notify_one();
-                }
+                self.want_flush();
                 let _ = flushes.changed().await;
             }
         };
@@ -125,10 +149,15 @@ pub(crate) async fn run(vnode: Weak<Vnode>, wanted: Arc<Notify>, keep_wish: Arc<
             vnode.log_keep_wish().await;
             continue;
         }
+        let disk_was_full = vnode.pressure.take_disk_full();
         let done = if vnode.is_flush_due() { vnode.flush().await } else { vnode.tick().await };
-        if let Err(error) = done {
+        if let Err(error) = &done {
             tracing::warn!(vgroup = %vnode.vgroup(), %error, "maintenance of a shard failed, will be tried again");
-            // A full disk stays full for a while: writers ask for a flush with each write.
+            vnode.pressure.note_failure(error);
+        }
+        // A full disk stays full for a while, also where a flush succeeds and frees nothing: writers ask for another
+        // with each write that is refused.
+        if done.is_err() || disk_was_full {
             let mut closing = vnode.closing.subscribe();
             drop(vnode);
             let _ = tokio::time::timeout(TICK, closing.wait_for(|closing| *closing)).await;
@@ -138,7 +167,49 @@ pub(crate) async fn run(vnode: Weak<Vnode>, wanted: Arc<Notify>, keep_wish: Arc<
 
 #[cfg(test)]
 mod tests {
+    use wal::sim::SimDisk;
+
     use super::*;
+    use crate::tests::{clock, database, rows, with_meter};
+    use crate::vnode::VnodeOptions;
+
+    /// The log takes space in steps of this.
+    const RESERVE_BYTES: u64 = 1 << 20;
+
+    /// All in one open segment and a small memtable: neither retention nor BUFFER asks for a flush.
+    #[tokio::test]
+    async fn a_write_that_finds_no_room_asks_for_a_flush() {
+        let (dir, disk) = (tempfile::tempdir().unwrap(), SimDisk::new());
+        let options = VnodeOptions {
+            vgroup: VgroupId(2),
+            database: Arc::new(database(1)),
+            dir: dir.path().to_path_buf(),
+        };
+        let vnode = Vnode::open(options, Arc::new(disk.clone()), clock()).await.unwrap();
+        with_meter(&vnode).await;
+        // Less than the log takes ahead twice.
+        disk.set_capacity(Some(RESERVE_BYTES * 3 / 2));
+        let mut flushes = vnode.pressure.flushes.subscribe();
+        let mut accepted = 0;
+        let refused = loop {
+            // Of values that do not compress well.
+            let value = |tick: i64| i32::try_from(tick * 7_919_313 % 9_999_991).unwrap();
+            let batch: Vec<_> = (accepted..accepted + 1_000).map(|tick| ("a", tick, value(tick))).collect();
+            match vnode.write(rows(&batch, Some(1))).await {
+                Ok(_) => accepted += 1_000,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.code(), Code::NoDiskSpace, "after {accepted} rows");
+        flushes.changed().await.unwrap();
+        // Where that found no room either, it is tried again, also if nobody writes.
+        disk.set_capacity(None);
+        while vnode.positions().checkpoint.is_none() {
+            flushes.changed().await.unwrap();
+        }
+        vnode.write(rows(&[("a", accepted, 1)], Some(1))).await.unwrap();
+        vnode.close().await.unwrap();
+    }
 
     #[test]
     fn ticks_of_a_slot_fall_together() {
@@ -151,7 +222,8 @@ mod tests {
         assert_eq!(next(ms(201), ms(200)), TICK + ms(200));
         for now in (0..10_000).step_by(77).map(ms) {
             let tick = next(now, ms(400));
-            assert!(tick >= now && tick < now + TICK && (tick - ms(400)).as_nanos() % TICK.as_nanos() == 0);
+            assert!(tick >= now && tick < now + TICK);
+            assert!((tick - ms(400)).as_nanos().is_multiple_of(TICK.as_nanos()));
         }
     }
 }

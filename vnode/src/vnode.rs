@@ -122,7 +122,7 @@ pub struct Vnode {
     /// True once the shard closes: readers that wait end.
     pub(crate) closing: watch::Sender<bool>,
     maintenance: Mutex<Option<JoinHandle<()>>>,
-    pressure: Pressure,
+    pub(crate) pressure: Arc<Pressure>,
     pub(crate) compactor: Compactor,
 }
 
@@ -156,8 +156,15 @@ impl Vnode {
         }
         let group = Arc::new(group);
         let (database, vgroup) = (options.database, options.vgroup);
-        let proposer =
-            Proposer::new(vgroup, database, Arc::clone(&group), Arc::clone(&state), Arc::clone(&clock));
+        let pressure = Arc::<Pressure>::default();
+        let proposer = Proposer::new(
+            vgroup,
+            database,
+            Arc::clone(&group),
+            Arc::clone(&state),
+            Arc::clone(&clock),
+            Arc::clone(&pressure),
+        );
         let vnode = Arc::new(Self {
             vgroup,
             group,
@@ -170,7 +177,7 @@ impl Vnode {
             keep_wish: Arc::default(),
             closing: watch::Sender::new(false),
             maintenance: Mutex::new(None),
-            pressure: Pressure::default(),
+            pressure,
             compactor: Compactor::default(),
         });
         compaction::start(&vnode);
@@ -450,14 +457,17 @@ impl Vnode {
         flushed
     }
 
-    /// Closes segments that are due and deletes those past their retention, hides files past KEEP. A timer does this by
-    /// itself; here for tests and after options changed.
+    /// Closes segments that are due and deletes those past their retention, hides files past KEEP. Flushes where segments
+    /// past their retention wait for nothing else: a log that grows faster than memory fills up, one of commits say. A
+    /// timer does this by itself; here for tests and after options changed.
     ///
     /// # Errors
     /// Of the disk.
     pub async fn tick(&self) -> Result<()> {
         self.log_keep_wish().await;
-        self.checkpoints.tick(self).await
+        // First: what it deletes is room for a flush.
+        let ticked = self.checkpoints.tick(self).await;
+        if Checkpoints::is_awaited(self) { self.flush().await } else { ticked }
     }
 
     /// TRIM DATABASE .. WAL: deletes the segments past their retention, also those that the keep version holds back.

@@ -332,6 +332,13 @@ impl Wal {
             || self.past_retention(now_ns, below, retention).0 > 0
     }
 
+    /// Whether segments that are past their retention would go if records below `reachable`, and not only those below
+    /// `below`, were not needed. Does not wait for the disk.
+    #[must_use]
+    pub fn holds_back(&self, now_ns: i64, below: Version, reachable: Version, retention: Retention) -> bool {
+        self.past_retention(now_ns, reachable, retention).0 > self.past_retention(now_ns, below, retention).0
+    }
+
     /// A reader that starts at `from`.
     #[must_use]
     pub fn reader(&self, from: Version) -> Reader {

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_those_of_the_keys() {
+    fn s15_35_s15_36_ranges_are_those_of_the_keys() {
         let cases = [
             ("session.timeout.ms", ["5999", "1800001"], ["6000", "1800000"]),
             ("max.poll.interval.ms", ["999", "2147483648"], ["1000", "2147483647"]),

@@ -197,7 +197,7 @@ fn a_removed_consumer_answers_so_until_it_subscribes_again() {
 }
 
 #[test]
-fn being_forgotten_while_leaving_is_success() {
+fn rule_15_being_forgotten_while_leaving_is_success() {
     let mut rig = Rig::reading(settings(), &[2]);
     rig.state.leaving();
     assert!(!rig.state.has_left());
@@ -304,7 +304,7 @@ fn a_caught_up_mark_takes_effect_behind_the_messages_before_it() {
 // ------------------------------------------------------------------------------------------------------------ commit
 
 #[test]
-fn automatic_commits_cover_earlier_polls_only() {
+fn rule_12_automatic_commits_cover_earlier_polls_only() {
     let mut rig = Rig::reading(settings(), &[2]);
     rig.message(2, 1, 4);
     rig.message(2, 4, 6);
@@ -388,7 +388,7 @@ fn replay_commits_nothing() {
 // --------------------------------------------------------------------------------------------------- seek and checks
 
 #[test]
-fn seeking_makes_what_is_under_way_stale() {
+fn rule_13_seeking_makes_what_is_under_way_stale() {
     let mut rig = Rig::reading(settings(), &[2]);
     rig.message(2, 1, 4);
     rig.poll().unwrap();
@@ -498,7 +498,7 @@ fn a_vgroup_that_was_somebody_elses_meanwhile_starts_at_the_committed_offset() {
 }
 
 #[test]
-fn a_consumer_without_vgroups_keeps_polling() {
+fn rule_24_a_consumer_without_vgroups_keeps_polling() {
     let mut rig = Rig::reading(settings(), &[]);
     assert!(rig.state.is_assigned());
     assert!(rig.poll().is_none());

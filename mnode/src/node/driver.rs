@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
 use model::{Result, TopicId, VgroupId};
 use tokio::sync::watch;
@@ -12,7 +12,6 @@ use tracing::warn;
 
 use super::Inner;
 use crate::shards::TopicDdl;
-use crate::state::settings::REBALANCE_INTERVAL_S;
 use crate::state::{Command, GroupKey, IntentKind};
 
 /// Jobs that run at once; the rest waits for its turn.
@@ -52,10 +51,16 @@ pub(super) async fn run(inner: Arc<Inner>, mut stop: watch::Receiver<bool>) {
     let mut busy = BTreeSet::new();
     // Failed since the last tick: not again before the next one.
     let mut resting = BTreeSet::new();
+    let mut checks = 0;
     let mut last_tick = Instant::now();
     while !*stop.borrow_and_update() {
         if inner.notices.take_membership() {
             inner.rebalance().await;
+        }
+        let made = inner.checks.load(Ordering::Acquire);
+        if made != checks {
+            checks = made;
+            resting.clear();
         }
         for work in inner.work() {
             let must_wait = jobs.len() >= JOBS_MAX
@@ -67,8 +72,7 @@ pub(super) async fn run(inner: Arc<Inner>, mut stop: watch::Receiver<bool>) {
             jobs.spawn(do_work(Arc::clone(&inner), work));
         }
         // Read anew each time: the interval may be altered while this runs.
-        let interval_s = u64::try_from(inner.read(|state| state.setting(REBALANCE_INTERVAL_S))).unwrap_or(1);
-        let next_tick = last_tick + Duration::from_secs(interval_s.max(1));
+        let next_tick = last_tick + inner.check_interval();
         tokio::select! {
             biased;
             _ = stop.changed() => {}
@@ -92,7 +96,6 @@ pub(super) async fn run(inner: Arc<Inner>, mut stop: watch::Receiver<bool>) {
                 if let Err(error) = inner.tick().await {
                     warn!(%error, "check of consumers failed");
                 }
-                resting.clear();
             }
         }
     }
@@ -159,6 +162,7 @@ impl Inner {
 
     /// One check: see [`crate::Coordinator::tick`].
     pub(super) async fn tick(&self) -> Result<()> {
+        self.checks.fetch_add(1, Ordering::AcqRel);
         let commands = {
             let machine = self.machine.read();
             self.notices.coordinator.lock().tick(&machine.state)

@@ -18,6 +18,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use model::{Clock, Code, Error, Result, VgroupId};
@@ -28,6 +29,7 @@ use tokio::task::JoinHandle;
 use wal::{Disk, OpenReport};
 
 use crate::shards::Shards;
+use crate::state::settings::REBALANCE_INTERVAL_S;
 use crate::state::{Catalog, Command, MnodeState};
 
 pub use consumers::{ConsumerAssignment, HandOver, Listening, OfflineVgroup, TopicAssignment};
@@ -90,6 +92,8 @@ struct Inner {
     notices: Arc<Notices>,
     hasher: Hasher,
     checkpointed: AtomicU64,
+    /// Checks of consumers made so far.
+    checks: AtomicU64,
     report: OpenReport,
     stop: watch::Sender<bool>,
     driver: Mutex<Option<JoinHandle<()>>>,
@@ -138,6 +142,7 @@ impl Mnode {
             notices,
             hasher,
             checkpointed,
+            checks: AtomicU64::new(0),
             report,
             stop: watch::Sender::new(false),
             driver: Mutex::default(),
@@ -204,6 +209,12 @@ impl Mnode {
         self.inner.tick().await
     }
 
+    /// Time between two checks of consumers: `mqRebalanceInterval`.
+    #[must_use]
+    pub fn check_interval(&self) -> Duration {
+        self.inner.check_interval()
+    }
+
     /// Returns once no statement and no hand-over is under way and none is due. For tests.
     ///
     /// # Errors
@@ -243,6 +254,11 @@ impl Inner {
         }
         let root_hash = self.hasher.hash(DEFAULT_PASSWORD).await?;
         self.submit(&Command::Bootstrap { root_hash }).await.map(|_| ())
+    }
+
+    fn check_interval(&self) -> Duration {
+        let interval_s = self.read(|state| state.setting(REBALANCE_INTERVAL_S));
+        Duration::from_secs(u64::try_from(interval_s).unwrap_or(1).max(1))
     }
 
     fn is_stopping(&self) -> Result<()> {

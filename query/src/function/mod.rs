@@ -2,6 +2,7 @@
 
 pub(crate) mod cast;
 pub(crate) mod conditional;
+pub(crate) mod json;
 mod math;
 pub(crate) mod native;
 pub(crate) mod pattern;
@@ -97,6 +98,8 @@ pub(crate) fn bind(binder: &mut Binder<'_, '_>, name: &str, source: &[Expr]) -> 
         string_more::bind(&call)?
     } else if time::knows(name) {
         time::bind(binder, &call)?
+    } else if json::knows(name) {
+        json::bind(&call)?
     } else {
         system::bind(binder, &call)?
     };
@@ -110,6 +113,7 @@ pub(crate) fn check_scalar(name: &str) -> Result<()> {
         || string_more::knows(name)
         || time::knows(name)
         || conditional::knows(name)
+        || json::knows(name)
         || system::knows(name);
     if built {
         Ok(())

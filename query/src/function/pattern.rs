@@ -9,6 +9,7 @@ use datafusion::logical_expr::{Expr, lit};
 use model::{Code, DataType, Error, Result};
 use regex::bytes::{Regex, RegexBuilder};
 
+use crate::function::json;
 use crate::function::native::call;
 use crate::plan::error::to_datafusion;
 use crate::plan::types::Typed;
@@ -42,6 +43,7 @@ fn search(
     bytes: bool,
     compile: Compile,
 ) -> Result<Expr> {
+    let value = json::as_text(value);
     for operand in [&value, &pattern] {
         if !operand.ty.is_string() && !operand.ty.is_null() {
             return Err(Error::of(Code::InvalidOperation));

@@ -10,6 +10,7 @@
 mod block;
 mod finish;
 mod gather;
+mod lines;
 mod merge;
 mod rows;
 mod scan;
@@ -18,6 +19,8 @@ use std::sync::Arc;
 
 use model::{Code, DatabaseInfo, Error, Result, StableInfo, TableSchema, TableUid, VgroupId, Zone};
 use proto::write::WriteBlock;
+
+pub use lines::plan_lines;
 
 use crate::ast::ObjectName;
 use crate::parser::{SQL_BYTES_MAX_DEFAULT, check_length};

@@ -25,6 +25,7 @@ use model::{ColumnId, TableInfo, TableKind, TableUid, Value};
 use crate::function::values;
 use crate::memory::QueryMemory;
 use crate::operator::pushdown::{self, Pushed};
+use crate::plan::conditions::all_of;
 use crate::plan::error::to_datafusion;
 use crate::plan::types::physical_expr;
 use crate::source::{ScanColumn, ScanOrder, ScanRequest, Shard, TableFilter, TableListRequest, TimeRange};
@@ -92,7 +93,7 @@ impl ShardTable {
 
     /// The condition on children that `filters` make together.
     fn table_filter(&self, filters: &[&Expr]) -> DfResult<Option<TableFilter>> {
-        let Some(predicate) = filters.iter().map(|e| (*e).clone()).reduce(Expr::and) else { return Ok(None) };
+        let Some(predicate) = all_of(filters.iter().map(|e| (*e).clone()).collect()) else { return Ok(None) };
         let refs = predicate.column_refs();
         let mut columns = Vec::new();
         let mut fields = Vec::new();

@@ -6,7 +6,7 @@
 use model::{Result, Value};
 
 use super::{DEPTH_MAX, NameKind, Parser, words};
-use crate::ast::{BinaryOp, Expr};
+use crate::ast::{BinaryOp, Expr, JSON_MEMBER};
 use crate::lexer::{TokenKind, fold, unquote_text};
 
 /// An expression with the height of its tree. The height is bounded: whoever walks the tree recurses that deep.
@@ -213,10 +213,11 @@ impl Parser<'_> {
             return Ok(Tree { height: self.above(inner.height)?, expr: Expr::Negate(Box::new(inner.expr)) });
         }
         let tree = self.primary()?;
-        if self.at(TokenKind::Arrow) {
-            let arrow = self.bump();
-            self.expect(TokenKind::Text)?;
-            return Err(self.unsupported_at("-> on JSON tags", arrow));
+        if self.take(TokenKind::Arrow) {
+            let key = Expr::Literal(Value::Text(self.string()?));
+            let height = self.above(tree.height)?;
+            let expr = Expr::Function { name: JSON_MEMBER.to_owned(), args: vec![tree.expr, key] };
+            return Ok(Tree { expr, height });
         }
         Ok(tree)
     }

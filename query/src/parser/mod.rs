@@ -192,11 +192,13 @@ pub(crate) struct Parser<'a> {
     tokens: Vec<Token>,
     next: usize,
     depth: usize,
+    /// Reading the query of a topic.
+    in_topic: bool,
 }
 
 impl<'a> Parser<'a> {
     fn new(sql: &'a str) -> Self {
-        Self { sql, tokens: Lexer::new(sql).tokens(), next: 0, depth: 0 }
+        Self { sql, tokens: Lexer::new(sql).tokens(), next: 0, depth: 0, in_topic: false }
     }
 
     // Looking.
@@ -332,6 +334,11 @@ impl<'a> Parser<'a> {
         }
         let token = self.bump();
         let name = self.name_of(token);
+        if name.is_empty() {
+            // Clients know the text that begins with the second of the two backticks.
+            let rest = clip(self.sql.get(token.start + 1..).unwrap_or_default(), NEAR_BYTES_MAX);
+            return Err(Error::with(Code::InvalidIdentifier, rest).at(Place::of(self.sql, token.start)));
+        }
         check_name(&name, kind)?;
         Ok(name)
     }

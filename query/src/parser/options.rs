@@ -66,7 +66,7 @@ impl Parser<'_> {
             return Ok(None);
         }
         let word = self.text_of(token).to_ascii_uppercase();
-        if let Some(option) = self.alterable(&word)? {
+        if let Some(option) = self.alterable(&word, place)? {
             return Ok(Some(option));
         }
         if place == OptionPlace::Alter {
@@ -75,7 +75,7 @@ impl Parser<'_> {
         self.only_at_creation(&word)
     }
 
-    fn alterable(&mut self, word: &str) -> Result<Option<DatabaseOption>> {
+    fn alterable(&mut self, word: &str, place: OptionPlace) -> Result<Option<DatabaseOption>> {
         use DatabaseChange as Change;
         let change = match word {
             "REPLICA" | "REPLICAS" => {
@@ -97,13 +97,13 @@ impl Parser<'_> {
             "STT_TRIGGER" => Change::SttTrigger(self.ranged("sstTrigger", 1, 16)?),
             "WAL_LEVEL" => Change::WalLevel(self.wal_level()?),
             "WAL_FSYNC_PERIOD" => Change::WalFsyncPeriodMs(self.ranged("walFsyncPeriod", 0, 180_000)?),
-            "WAL_RETENTION_PERIOD" => Change::WalRetentionPeriodS(self.signed_ranged(
+            "WAL_RETENTION_PERIOD" => Change::WalRetentionPeriodS(self.retention(
+                place,
                 "walRetentionPeriod",
-                -1,
                 i64::from(i32::MAX),
             )?),
             "WAL_RETENTION_SIZE" => {
-                Change::WalRetentionSizeKib(self.signed_ranged("walRetentionSize", -1, i64::MAX)?)
+                Change::WalRetentionSizeKib(self.retention(place, "walRetentionSize", i64::MAX)?)
             }
             "WAL_ROLL_PERIOD" => {
                 Change::WalRollPeriodS(self.ranged("walRollPeriod", 0, i64::from(i32::MAX))?)
@@ -206,12 +206,17 @@ impl Parser<'_> {
         in_range(name, value, min, max)
     }
 
-    fn signed_ranged<N: TryFrom<i64>>(&mut self, name: &str, min: i64, max: i64) -> Result<N> {
+    /// How long or how much to keep of the log: -1 is without limit. ALTER takes any number below 0 for that, CREATE does
+    /// not.
+    fn retention(&mut self, place: OptionPlace, name: &str, max: i64) -> Result<i64> {
         let value = self.option_signed()?;
-        in_range(name, value, min, max)
+        match place {
+            OptionPlace::Create => in_range(name, value, -1, max),
+            OptionPlace::Alter => in_range(name, value.max(-1), -1, max),
+        }
     }
 
-    /// As [`Self::signed_ranged`], for the options whose message has no comma.
+    /// As [`Self::ranged`] with a sign, for the options whose message has no comma.
     fn plain_ranged<N: TryFrom<i64>>(&mut self, name: &str, min: i64, max: i64) -> Result<N> {
         let value = self.option_signed()?;
         let error = || invalid(name, value, format_args!(" valid range: [{min}, {max}]"));

@@ -236,7 +236,10 @@ impl Parser<'_> {
     // Windows.
 
     fn window(&mut self) -> Result<Option<Window>> {
-        if let Some((_, name)) = OTHER_WINDOWS.iter().find(|(word, _)| self.at_word(word)) {
+        if let Some((word, name)) = OTHER_WINDOWS.iter().find(|(word, _)| self.at_word(word)) {
+            if self.in_topic && self.other_window(word)? {
+                return Ok(Some(Window::NotBuilt(name)));
+            }
             return Err(self.unsupported(name));
         }
         if !self.take_word("INTERVAL") {
@@ -259,6 +262,32 @@ impl Parser<'_> {
             None
         };
         Ok(Some(Window::Interval { interval, offset, sliding }))
+    }
+
+    /// A window that is not built, read to its end for a statement that could not have it anyway; `false` for one whose
+    /// syntax is not known here.
+    fn other_window(&mut self, word: &str) -> Result<bool> {
+        if !["SESSION", "STATE_WINDOW", "EVENT_WINDOW", "COUNT_WINDOW"].contains(&word) {
+            return Ok(false);
+        }
+        self.bump();
+        if word == "EVENT_WINDOW" {
+            for edge in ["START", "END"] {
+                self.expect_word(edge)?;
+                self.expect_word("WITH")?;
+                self.expr()?;
+            }
+        } else {
+            self.expect(TokenKind::LeftParen)?;
+            self.comma_separated(Self::expr)?;
+            self.expect(TokenKind::RightParen)?;
+        }
+        if self.take_word("TRUE_FOR") {
+            self.expect(TokenKind::LeftParen)?;
+            self.window_duration()?;
+            self.expect(TokenKind::RightParen)?;
+        }
+        Ok(true)
     }
 
     fn window_duration(&mut self) -> Result<WindowDuration> {

@@ -5,7 +5,7 @@ use model::{Code, Error, Result};
 use super::expr::{find, has_aggregate};
 use super::{NameKind, Parser, words};
 use crate::ast::{
-    CreateTopic, Expr, Query, SelectItem, SetExpr, Statement, TableRef, TopicMeta, TopicSource,
+    CreateTopic, Expr, Query, SelectItem, SetExpr, Statement, TableRef, TopicMeta, TopicSource, Window,
 };
 use crate::lexer::TokenKind;
 
@@ -43,7 +43,10 @@ impl Parser<'_> {
         if meta != TopicMeta::Without || !(self.at_word("SELECT") || self.at(TokenKind::LeftParen)) {
             return Err(self.unexpected());
         }
-        let query = self.query()?;
+        self.in_topic = true;
+        let query = self.query();
+        self.in_topic = false;
+        let query = query?;
         check_query(&query)?;
         Ok(TopicSource::Query(Box::new(query)))
     }
@@ -92,7 +95,7 @@ fn check_query(query: &Query) -> Result<()> {
         (select.distinct, "DISTINCT"),
         (select.tags_only, "SELECT TAGS"),
         (!select.partition_by.is_empty(), "PARTITION BY"),
-        (select.window.is_some(), "INTERVAL"),
+        (select.window.is_some(), select.window.as_ref().map_or("", Window::name)),
         (!select.group_by.is_empty(), "GROUP BY"),
         (select.having.is_some(), "HAVING"),
         (!query.order_by.is_empty(), "ORDER BY"),

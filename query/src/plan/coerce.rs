@@ -11,7 +11,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, Operator, lit};
 use model::{Code, DataType, Error, Precision, Result, Zone};
 
 use crate::function::native::call;
-use crate::function::{cast, text};
+use crate::function::{cast, json, text};
 use crate::literal::parse_binary;
 use crate::plan::types::{Ty, Typed, scalar_ticks, timestamp_scalar};
 
@@ -25,6 +25,7 @@ pub(crate) fn to_double(value: Typed) -> Result<Typed> {
     let ty = Ty::plain(DataType::Double);
     match value.ty.data {
         None => Ok(Typed::literal(ScalarValue::Float64(None), ty)),
+        Some(DataType::Json) if json::is_member(&value) => Ok(json::to_double(value)),
         Some(DataType::Varchar(_) | DataType::NChar(_)) => {
             let expr = call("text_to_double", Arrow::Float64, vec![value.expr], |args, _| {
                 let texts = args.first().map(|a| a.as_string::<i32>().clone());
@@ -80,6 +81,12 @@ pub(crate) fn ticks(value: Typed) -> Result<Typed> {
 pub(crate) fn unify(left: Typed, right: Typed, zone: Zone) -> Result<Option<(Typed, Typed)>> {
     if left.ty.is_null() || right.ty.is_null() {
         return Ok(None);
+    }
+    if let Some((left, right)) = json::unify(&left, &right)? {
+        return match left.ty.is_numeric() {
+            true => Ok(Some((to_double(left)?, to_double(right)?))),
+            false => Ok(Some((left, right))),
+        };
     }
     if left.ty.is_binary() || right.ty.is_binary() {
         return unify_binary(left, right).map(Some);

@@ -106,6 +106,14 @@ mod tests {
     }
 
     #[test]
+    fn thousands_of_conditions_on_tags() {
+        let conditions = (0..3_000).map(|i| format!("g + {i} > 0")).collect::<Vec<_>>().join(" AND ");
+        let test = move || assert!(plan(&format!("WHERE {conditions}")).unwrap().children.is_some());
+        // As large as those of the server's workers.
+        std::thread::Builder::new().stack_size(8 << 20).spawn(test).unwrap().join().unwrap();
+    }
+
+    #[test]
     fn one_range_of_time_and_conditions_on_tags() {
         let all = plan("").unwrap();
         assert!(all.range == TimeRange::ALL && all.children.is_none());

@@ -322,6 +322,7 @@ fn plan_join(
         JoinKind::RightAnti => (JoinType::Right, scope.tables.first()),
     };
     let mut parts = Vec::new();
+    let condition = cx.bounded(&condition);
     conjuncts(&condition, &mut parts);
     let parts: Vec<DfExpr> = parts.into_iter().cloned().collect();
     let mut builder =

@@ -41,7 +41,10 @@ impl Grid {
         range: TimeRange,
         now_ns: i64,
     ) -> Result<Self> {
-        let Window::Interval { interval, offset, sliding } = window;
+        let (interval, offset, sliding) = match window {
+            Window::Interval { interval, offset, sliding } => (interval, offset, sliding),
+            Window::NotBuilt(name) => return Err(Error::not_supported(name)),
+        };
         let step = |d: WindowDuration| -> Result<Step> {
             Ok(match d {
                 WindowDuration::Ticks(ticks) => Step::Ticks(ticks),

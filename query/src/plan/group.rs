@@ -16,6 +16,7 @@ use crate::operator::pushdown::conjuncts;
 use crate::operator::scan::Reading;
 use crate::plan::aggregate::{Groups, aggregate_calls, has_aggregate, has_window_column};
 use crate::plan::coerce::binary;
+use crate::plan::conditions::all_of;
 use crate::plan::error::from_datafusion;
 use crate::plan::expr::{Binder, Clause, walk};
 use crate::plan::fill::{Input, plan_fill};
@@ -146,7 +147,7 @@ pub(crate) fn plan_groups(cx: &Context<'_>, mut selecting: Selecting<'_>) -> Res
             .map_err(from_datafusion)?;
     }
     for condition in kept.into_iter().chain(having) {
-        plan = build::filter(plan, condition)?;
+        plan = build::filter(plan, cx.bounded(&condition))?;
     }
     if let (Some(grid), Some(start), Some(fill)) = (&grid, &start, &select.fill)
         && *fill != Fill::None
@@ -269,13 +270,16 @@ fn with_children(cx: &Context<'_>, selecting: &mut Selecting<'_>) -> Result<Opti
     if let Some(filter) = &selecting.filter {
         let mut parts = Vec::new();
         conjuncts(filter, &mut parts);
+        let mut conditions = Vec::new();
         for part in parts {
             let refs = part.column_refs();
             let of_table = refs.iter().all(|c| matches!(scope.role(c), Some(Role::Tag | Role::Tbname)));
             if of_table && !refs.is_empty() {
-                let part = renamed(part.clone(), &child_column)?;
-                list = build::filter(list, part)?;
+                conditions.push(renamed(part.clone(), &child_column)?);
             }
+        }
+        if let Some(condition) = all_of(conditions) {
+            list = build::filter(list, cx.bounded(&condition))?;
         }
     }
     let live = format!("live{number}");

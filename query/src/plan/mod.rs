@@ -7,6 +7,7 @@ pub(crate) mod aggregate;
 mod build;
 mod calls;
 pub(crate) mod coerce;
+pub(crate) mod conditions;
 mod delete;
 pub(crate) mod error;
 pub(crate) mod expr;
@@ -181,6 +182,8 @@ pub(crate) struct Context<'a> {
     /// Parts of expressions that were copied.
     copied: Cell<usize>,
     pub(crate) shards: Cell<usize>,
+    /// Parts of conditions that may still be shown to DataFusion one by one.
+    parts: Cell<usize>,
 }
 
 /// Parts of expressions that one statement may have copied. Some forms hold an operand twice (`BETWEEN`, `NULLIF`), and
@@ -189,7 +192,14 @@ const COPIED_MAX: usize = 1 << 16;
 
 impl<'a> Context<'a> {
     pub(crate) fn new(relations: &'a Relations, session: &'a Session) -> Self {
-        Self { relations, session, counter: Cell::new(0), copied: Cell::new(0), shards: Cell::new(0) }
+        Self {
+            relations,
+            session,
+            counter: Cell::new(0),
+            copied: Cell::new(0),
+            shards: Cell::new(0),
+            parts: Cell::new(conditions::PARTS_MAX),
+        }
     }
 
     /// `value` for another place in the plan: every second use of a bound operand goes through here. Columns and

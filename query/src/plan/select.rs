@@ -1,10 +1,10 @@
 //! SELECT: what reads rows and what makes groups of them.
 
 use datafusion::logical_expr::{Expr as DfExpr, LogicalPlan, LogicalPlanBuilder};
-use model::{Code, Error, Result, Value};
+use model::{Code, DataType, Error, Result, Value};
 
 use crate::ast::{Expr, Limit, OrderBy, Select, SelectItem, TableRef};
-use crate::function;
+use crate::function::{self, json};
 use crate::operator::pushdown::{conjuncts, time_range};
 use crate::operator::scan::Reading;
 use crate::plan::aggregate::has_aggregate;
@@ -70,7 +70,7 @@ pub(crate) fn plan_select(
     }
     let range = query_range(filter.as_ref(), &scope);
     let plan = match &filter {
-        Some(filter) => build::filter(plan, filter.clone())?,
+        Some(filter) => build::filter(plan, cx.bounded(filter))?,
         None => plan,
     };
     let grouped = select.window.is_some()
@@ -212,7 +212,11 @@ pub(crate) fn bind_items(binder: &mut Binder<'_, '_>, items: &[Item]) -> Result<
     let mut bound = Vec::with_capacity(items.len());
     for item in items {
         let value = match &item.source {
-            ItemSource::Expr(expr) => binder.value(expr)?,
+            // A document shows as it stands in its tag, what was taken out of one as results show it.
+            ItemSource::Expr(expr) => match binder.value(expr)? {
+                value if is_computed(expr) && value.ty.data == Some(DataType::Json) => json::printed(value),
+                value => value,
+            },
             ItemSource::Column(column) if binder.groups.is_none() => binder.scope.typed(column),
             ItemSource::Column(column) => {
                 let name = column.name.to_string();
@@ -227,6 +231,10 @@ pub(crate) fn bind_items(binder: &mut Binder<'_, '_>, items: &[Item]) -> Result<
         });
     }
     Ok(bound)
+}
+
+const fn is_computed(expr: &Expr) -> bool {
+    !matches!(expr, Expr::Column { .. })
 }
 
 /// A key of GROUP BY or PARTITION BY: an expression, a position, or an alias.

@@ -2,7 +2,7 @@
 
 use datafusion::common::Column;
 use datafusion::logical_expr::{Expr as DfExpr, LogicalPlanBuilder};
-use model::{Code, Error, Result};
+use model::{Code, DataType, Error, NCHAR_CHARS_MAX, Result, VARCHAR_BYTES_MAX};
 
 use crate::ast::{Expr, Query, SetExpr};
 use crate::function::cast;
@@ -81,18 +81,13 @@ fn plan_set(cx: &Context<'_>, set: &SetExpr) -> Result<Planned> {
     }
 }
 
-/// Columns are named and typed as on the left; NULL without a type takes the right's.
+/// Columns are named and typed as on the left, text as wide as the wider side; NULL without a type takes the right's.
 fn union(cx: &Context<'_>, left: Planned, right: Planned, all: bool) -> Result<Planned> {
     if left.columns.len() != right.columns.len() {
         return Err(Error::of(Code::ResultColumns));
     }
     let number = cx.unique();
-    let types: Vec<Ty> = left
-        .columns
-        .iter()
-        .zip(&right.columns)
-        .map(|(l, r)| if l.ty.is_null() { r.ty } else { l.ty })
-        .collect();
+    let types: Vec<Ty> = left.columns.iter().zip(&right.columns).map(|(l, r)| united(l.ty, r.ty)).collect();
     let columns = left
         .columns
         .iter()
@@ -123,4 +118,23 @@ fn union(cx: &Context<'_>, left: Planned, right: Planned, all: bool) -> Result<P
     let builder = if all { builder.union(right) } else { builder.union_distinct(right) };
     let plan = builder.and_then(LogicalPlanBuilder::build).map_err(from_datafusion)?;
     Ok(Planned { plan, columns, ordered: false })
+}
+
+/// Bytes of a number or an instant as text, at most.
+const TEXT_BYTES: u16 = 64;
+
+fn united(left: Ty, right: Ty) -> Ty {
+    use DataType::{NChar, Varbinary, Varchar};
+    let (Some(l), Some(r)) = (left.data, right.data) else {
+        return if left.is_null() { right } else { left };
+    };
+    match (l, r) {
+        (Varchar(l), Varchar(r)) => Ty::plain(Varchar(l.max(r))),
+        (Varchar(l), NChar(r)) => Ty::plain(Varchar(l.max(r.saturating_mul(4)).min(VARCHAR_BYTES_MAX))),
+        (NChar(l), NChar(r) | Varchar(r)) => Ty::plain(NChar(l.max(r).min(NCHAR_CHARS_MAX))),
+        (Varbinary(l), Varbinary(r)) => Ty::plain(Varbinary(l.max(r))),
+        (Varchar(l), _) if !right.is_string() => Ty::plain(Varchar(l.max(TEXT_BYTES))),
+        (NChar(l), _) if !right.is_string() => Ty::plain(NChar(l.max(TEXT_BYTES))),
+        _ => left,
+    }
 }

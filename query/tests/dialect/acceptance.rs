@@ -281,3 +281,64 @@ fn a_number_that_its_type_does_not_hold_is_null() {
     );
     answer(&s, "SELECT ABS(-9223372036854775808)", json!([[null]]));
 }
+
+#[test]
+fn members_of_json_tags_5_13() {
+    let mut s = Store::new(Zone::UTC);
+    for sql in [
+        "CREATE DATABASE g KEEP 36500",
+        "USE g",
+        "CREATE STABLE js (ts TIMESTAMP, v INT) TAGS (j JSON)",
+        r#"CREATE TABLE j1 USING js TAGS('{"k":"u","n":2,"b":true}') j2 USING js TAGS('{"k":"v","n":10.5,"z":null}')
+           j3 USING js TAGS('{"n":"2","deep":""}') j4 USING js TAGS(NULL) j5 USING js TAGS('{"n":0.0000000001}')"#,
+        "INSERT INTO j1 VALUES ('2024-01-01 00:00:01',1) j2 VALUES ('2024-01-01 00:00:02',2)
+         j3 VALUES ('2024-01-01 00:00:03',3) j4 VALUES ('2024-01-01 00:00:04',4)
+         j5 VALUES ('2024-01-01 00:00:05',5)",
+    ] {
+        s.run(sql).unwrap();
+    }
+    let members = "SELECT j->'k', j->'n', j->'b', j->'z' FROM js ORDER BY v";
+    answer(
+        &s,
+        members,
+        json!([
+            ["\"u\"", "2.000000000", "true", null],
+            ["\"v\"", "10.500000000", null, null],
+            [null, "\"2\"", null, null],
+            [null, null, null, null],
+            [null, "0.000000000", null, null],
+        ]),
+    );
+    assert_eq!(s.query(members).unwrap().columns[0].data_type, model::DataType::Json);
+    for (condition, rows) in [
+        ("j->'k' = 'u'", json!([[1]])),
+        ("j->'k' <> 'u'", json!([[2]])),
+        ("'u' < j->'k'", json!([[2]])),
+        ("j->'n' = 10.5", json!([[2]])),
+        ("j->'n' = 0.0000000001", json!([[5]])),
+        ("j->'n' > 1", json!([[1], [2]])),
+        ("1 < j->'n'", json!([[1], [2]])),
+        ("j->'n' = '2'", json!([[3]])),
+        ("j->'n' BETWEEN 1 AND 3", json!([[1]])),
+        ("j->'n' IN (2, 10.5)", json!([[1], [2]])),
+        ("j->'b' = true", json!([[1]])),
+        ("j->'b' = 1", json!([])),
+        ("j->'k' LIKE 'u%'", json!([[1]])),
+        ("j->'k' MATCH '^v$'", json!([[2]])),
+        ("j->'k' IS NOT NULL", json!([[1], [2]])),
+        ("j->'z' IS NULL AND v < 3", json!([[1], [2]])),
+    ] {
+        answer(&s, &format!("SELECT v FROM js WHERE {condition} ORDER BY v"), rows);
+    }
+    answer(&s, "SELECT j->'n' + 1 FROM js WHERE v < 5 ORDER BY v", json!([[3.0], [11.5], [3.0], [null]]));
+    answer(&s, "SELECT v FROM js WHERE v < 4 ORDER BY j->'k'", json!([[3], [1], [2]]));
+    answer(&s, "SELECT COUNT(j->'k') FROM js", json!([[2]]));
+    answer(
+        &s,
+        "SELECT COUNT(*), j->'k' FROM js GROUP BY j->'k' ORDER BY j->'k'",
+        json!([[3, null], [1, "\"u\""], [1, "\"v\""]]),
+    );
+    refused(&s, "SELECT v FROM js WHERE v->'k' = 1", Code::InvalidOperation);
+    refused(&s, "SELECT LENGTH(j->'k') FROM js", Code::ParameterType);
+    refused(&s, "SELECT v FROM js WHERE j->'k' = j->'n'", Code::NotSupported);
+}

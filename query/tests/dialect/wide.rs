@@ -105,3 +105,77 @@ fn the_deepest_statements_run_on_the_servers_stack() {
         .join()
         .unwrap();
 }
+
+/// Conditions that programs write, of thousands of parts: DataFusion would make rows of them and recurse along these.
+#[test]
+fn a_condition_of_thousands_of_parts_is_planned_and_runs() {
+    const PARTS: usize = 3_000;
+    const SERVERS_STACK_BYTES: usize = 8 << 20;
+    let test = || {
+        let mut store = Store::new(Zone::UTC);
+        for sql in [
+            "CREATE DATABASE d KEEP 36500",
+            "USE d",
+            "CREATE TABLE m (ts TIMESTAMP, v INT, d INT)",
+            "CREATE STABLE s (ts TIMESTAMP, v INT) TAGS (g INT)",
+            "INSERT INTO m VALUES (1, 7, 5) (2, -9000, 5) (3, 8000, 5) c1 USING s TAGS (1) VALUES (1, 1) \
+             c2 USING s TAGS (-9) VALUES (1, 2)",
+        ] {
+            store.run(sql).unwrap();
+        }
+        let chain =
+            |part: &dyn Fn(usize) -> String, join: &str| (0..PARTS).map(part).collect::<Vec<_>>().join(join);
+        let more = chain(&|i| format!("v+{i}>d"), " AND ");
+        let other = chain(&|i| format!("v<>{}", i + 8_000), " AND ");
+        let none = chain(&|i| format!("v+0={}", i + 7_000), " OR ");
+        let having = chain(&|i| format!("COUNT(*)+{i}>0"), " AND ");
+        let tags = chain(&|i| format!("g+{i}>0"), " AND ");
+        for (sql, count) in [
+            (format!("SELECT COUNT(*) FROM m WHERE {more}"), 2),
+            (format!("SELECT COUNT(*) FROM m WHERE {other} AND ts > 1"), 1),
+            (format!("SELECT COUNT(*) FROM m WHERE NOT ({none})"), 2),
+            (format!("SELECT COUNT(*) FROM (SELECT * FROM m WHERE {other}) WHERE {more}"), 1),
+            (format!("SELECT COUNT(*) FROM m GROUP BY d HAVING {having}"), 3),
+            (
+                format!(
+                    "SELECT COUNT(*) FROM m a JOIN m b ON a.ts = b.ts AND {}",
+                    more.replace('v', "a.v").replace('d', "b.d")
+                ),
+                2,
+            ),
+            (format!("SELECT COUNT(*) FROM s WHERE {tags}"), 1),
+            (format!("SELECT COUNT(*) FROM m WHERE v+0 > d OR ({other})"), 2),
+        ] {
+            let found = store.query(&sql).unwrap_or_else(|e| panic!("{}: {e}", &sql[..60]));
+            assert_eq!(rows(&found)[0][0].as_i64(), Some(count), "{}", &sql[..60]);
+        }
+    };
+    std::thread::Builder::new().stack_size(SERVERS_STACK_BYTES).spawn(test).unwrap().join().unwrap();
+}
+
+#[test]
+fn a_union_is_as_wide_as_its_wider_side() {
+    let mut store = Store::new(Zone::UTC);
+    for sql in [
+        "CREATE DATABASE d KEEP 36500",
+        "USE d",
+        "CREATE TABLE a (ts TIMESTAMP, s VARCHAR(4), n NCHAR(3), i BIGINT)",
+        "CREATE TABLE b (ts TIMESTAMP, s VARCHAR(20), n NCHAR(9), i BIGINT)",
+        "INSERT INTO a VALUES (1, 'abcd', 'abc', 5000000000) b VALUES (1, 'abcdefghijkl', 'abcdefghi', 1)",
+    ] {
+        store.run(sql).unwrap();
+    }
+    for (sql, longest) in [
+        ("SELECT s FROM a UNION ALL SELECT s FROM b", "abcdefghijkl"),
+        ("SELECT s FROM a UNION SELECT s FROM b", "abcdefghijkl"),
+        ("SELECT n FROM a UNION SELECT n FROM b", "abcdefghi"),
+        ("SELECT s FROM a UNION SELECT n FROM b", "abcdefghi"),
+        ("SELECT n FROM a UNION SELECT s FROM b", "abcdefghijkl"),
+        ("SELECT s FROM a UNION SELECT i FROM a", "5000000000"),
+        ("SELECT s FROM (SELECT s FROM a UNION ALL SELECT s FROM b) WHERE s LIKE '%kl'", "abcdefghijkl"),
+    ] {
+        let found = store.query(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
+        let texts: Vec<String> = rows(&found).iter().map(|row| format!("{:?}", row[0])).collect();
+        assert!(texts.iter().any(|text| text.contains(longest)), "{sql}: {texts:?}");
+    }
+}

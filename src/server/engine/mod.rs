@@ -4,6 +4,7 @@ mod compact;
 mod convert;
 mod define;
 mod delete;
+mod lines;
 mod names;
 mod outcome;
 mod privileges;
@@ -45,6 +46,9 @@ pub struct Engine {
     queries: Queries,
     sessions: Sessions,
     compacts: Compacts,
+    /// Shared by writes of lines, held alone while one makes what its lines lack: rows that were made ready for a table
+    /// would not fit one that changes meanwhile.
+    lines: tokio::sync::RwLock<()>,
     clock: Arc<SystemClock>,
     _data_dir: Arc<DataDir>,
 }
@@ -65,7 +69,8 @@ impl Engine {
         let dyn_clock: Arc<dyn Clock> = Arc::<SystemClock>::clone(&clock);
         let vnodes = Arc::new(Vnodes::new(Arc::clone(&data_dir), Arc::clone(&disk), Arc::clone(&dyn_clock)));
         let shards: Arc<dyn mnode::Shards> = Arc::<Vnodes>::clone(&vnodes);
-        let mnode = Mnode::open(MnodeOptions::new(data_dir.mnode()), disk, dyn_clock, shards).await?;
+        let options = MnodeOptions { ticking: !clock.is_held(), ..MnodeOptions::new(data_dir.mnode()) };
+        let mnode = Mnode::open(options, disk, dyn_clock, shards).await?;
         let catalog = mnode.catalog();
         for database in catalog.databases() {
             vnodes.open_database(&database.info).await;
@@ -75,7 +80,8 @@ impl Engine {
         mnode.start().await;
         let queries = Queries::new(queries)?;
         let (sessions, compacts) = (Sessions::default(), Compacts::default());
-        Ok(Arc::new(Self { mnode, vnodes, queries, sessions, compacts, clock, _data_dir: data_dir }))
+        let lines = tokio::sync::RwLock::default();
+        Ok(Arc::new(Self { mnode, vnodes, queries, sessions, compacts, lines, clock, _data_dir: data_dir }))
     }
 
     /// Stops in order: no more decisions, then every shard flushed and synced.

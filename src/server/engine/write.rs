@@ -1,4 +1,4 @@
-//! Rows on their way to the shards: INSERT text and columnar writes, one path from the blocks on.
+//! Rows on their way to the shards: INSERT text, lines and columnar writes, one path from the blocks on.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use model::{Code, DatabaseInfo, Error, Result, TableKind, TableSchema, TableUid, VgroupId};
 use proto::write::WriteBlock;
 use query::ast::ObjectName;
-use query::insert::{InsertCatalog, InsertContext, InsertTarget, TargetKind, parse_insert};
+use query::insert::{InsertCatalog, InsertContext, InsertPlan, InsertTarget, TargetKind, parse_insert};
 use vnode::{PendingWrite, WriteRequest};
 
 use super::{Engine, Outcome, StatementContext};
@@ -148,9 +148,14 @@ impl Engine {
             sql_bytes_max: self.sql_bytes_max(),
         };
         let plan = parse_insert(sql, &context, &mut Names { engine: self, session })?;
+        self.carry_out(plan, cx.now_ns).await.map(Outcome::Affected)
+    }
+
+    /// Writes what was planned at `as_of_ns`, one write a vgroup; answers the rows.
+    pub(super) async fn carry_out(&self, plan: InsertPlan, as_of_ns: i64) -> Result<u64> {
         let parts = plan.writes.into_iter().map(|write| (write.vgroup, write.blocks)).collect();
-        self.begin_parts(parts, cx.now_ns).await?.finish().await?;
-        Ok(Outcome::Affected(plan.affected))
+        self.begin_parts(parts, as_of_ns).await?.finish().await?;
+        Ok(plan.affected)
     }
 }
 

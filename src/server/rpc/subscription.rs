@@ -3,6 +3,7 @@
 mod pace;
 mod reader;
 mod schemas;
+mod streams;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,6 +22,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use self::reader::{ConsumeStream, Opened};
+use self::streams::{Answers, Streams};
 use crate::server::engine::Engine;
 use crate::server::sessions::Session;
 
@@ -33,13 +35,14 @@ const MESSAGES_IN_FLIGHT: usize = 16;
 #[derive(Debug)]
 pub struct SubscriptionService {
     engine: Arc<Engine>,
+    streams: Arc<Streams>,
     stop: watch::Receiver<bool>,
 }
 
 impl SubscriptionService {
     /// Streams end once `stop` turns true.
     pub fn new(engine: Arc<Engine>, stop: watch::Receiver<bool>) -> Self {
-        Self { engine, stop }
+        Self { engine, streams: Arc::default(), stop }
     }
 
     /// A session speaks for consumers of its own user only.
@@ -282,7 +285,7 @@ impl v1::subscription_server::Subscription for SubscriptionService {
         Ok(Response::new(ReceiverStream::new(receiver)))
     }
 
-    type ConsumeStream = ReceiverStream<Result<v1::ConsumeResponse, Status>>;
+    type ConsumeStream = Answers;
 
     async fn consume(
         &self,
@@ -297,11 +300,13 @@ impl v1::subscription_server::Subscription for SubscriptionService {
                 return Err(to_status(&error));
             }
         };
-        self.require_own(&session, ConsumerId(opened.consumer)).map_err(|e| to_status(&e))?;
-        let (answers, receiver) = mpsc::channel(MESSAGES_IN_FLIGHT);
-        let opened = Opened::new(Arc::clone(&self.engine), session, opened, answers);
-        tokio::spawn(ConsumeStream::new(opened).run(requests, self.stop.clone()));
-        Ok(Response::new(ReceiverStream::new(receiver)))
+        let consumer = ConsumerId(opened.consumer);
+        self.require_own(&session, consumer).map_err(|e| to_status(&e))?;
+        let (sender, answers, closer) = streams::answers(MESSAGES_IN_FLIGHT);
+        let place = self.streams.begin(consumer);
+        let opened = Opened::new(Arc::clone(&self.engine), session, opened, sender);
+        tokio::spawn(ConsumeStream::new(opened).run(requests, self.stop.clone(), place, closer));
+        Ok(Response::new(answers))
     }
 
     async fn commit(

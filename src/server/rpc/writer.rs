@@ -1,10 +1,10 @@
-//! Columnar writes.
+//! Columnar writes, and lines.
 
 use std::sync::Arc;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use model::{Clock as _, Result};
+use model::{Clock as _, Code, Error, Result, TimeUnit};
 use proto::convert::{column_to_wire, precision_to_wire, write_from_wire};
 use proto::status::{to_detail, to_status};
 use proto::v1;
@@ -48,6 +48,18 @@ impl v1::writer_server::Writer for WriterService {
         }))
     }
 
+    async fn write_lines(
+        &self,
+        request: Request<v1::WriteLinesRequest>,
+    ) -> Result<Response<v1::WriteLinesResponse>, Status> {
+        let session = self.0.session(&request).map_err(|e| to_status(&e))?;
+        let v1::WriteLinesRequest { database, lines, unit } = request.into_inner();
+        let unit = unit_from_wire(&unit).map_err(|e| to_status(&e))?;
+        let written = self.0.write_lines(&session, &database, &lines, unit).await;
+        let affected_rows = written.map_err(|e| to_status(&e))?;
+        Ok(Response::new(v1::WriteLinesResponse { affected_rows }))
+    }
+
     type WriteStream = ReceiverStream<Result<v1::WriteResponse, Status>>;
 
     async fn write(
@@ -59,6 +71,12 @@ impl v1::writer_server::Writer for WriterService {
         tokio::spawn(serve_writes(self.0.clone(), session, request.into_inner(), answers));
         Ok(Response::new(ReceiverStream::new(receiver)))
     }
+}
+
+fn unit_from_wire(unit: &str) -> Result<TimeUnit> {
+    let mut letters = unit.chars();
+    let letter = letters.next().filter(|_| letters.next().is_none());
+    letter.and_then(TimeUnit::from_letter).ok_or_else(|| Error::with(Code::LinePrecision, unit))
 }
 
 /// Answers the writes of one stream until it ends. Each is answered by itself: one that is refused does not end the

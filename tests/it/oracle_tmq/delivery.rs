@@ -9,9 +9,9 @@ use serde_json::{Map, Value as Json};
 use tokio::time::Instant;
 
 use super::deviations::{Catalogue, Condition, correct_steps, cut};
-use super::messages::{Seen, by_source, compare, drain, tags};
+use super::messages::{Seen, by_source, compare, tags};
 use super::{Outcomes, code_text, compare_end, lines, list, replace_words, run, text, texts};
-use crate::support::{Server, connect, query};
+use crate::support::{Server, connect, query, read_to_the_end as drain};
 
 /// Programs that run at a time.
 const PROGRAMS: usize = 6;

@@ -3,9 +3,8 @@
 use client::{Connection, Consumer, ConsumerConfig, Error};
 use serde_json::Value as Json;
 
-use super::messages::drain;
 use super::{Outcomes, compare_end, lines, list, run, text, texts};
-use crate::support::{Server, connect, query};
+use crate::support::{Server, connect, query, read_to_the_end as drain};
 
 type Checked = Result<(), String>;
 

@@ -12,10 +12,10 @@ const FINAL: [&str; 3] = ["3.4", "[D]", "deviation"];
 /// The reason of what is not built.
 const NOT_YET: &str = "not yet";
 
-/// How many lines may stand with a reason that stays: 5 % of 303.
-const FINAL_MAX: usize = 15;
-/// How many may stand as not built. To be lowered with each that leaves.
-const NOT_YET_MAX: usize = 21;
+/// How many lines stand with a reason that stays, and how many as not built. To be lowered with each that leaves, never
+/// raised: together they are to come to 15, 5 % of 303.
+const FINAL_MAX: usize = 12;
+const NOT_YET_MAX: usize = 9;
 
 /// Line by id: reason and note.
 type Listed = BTreeMap<String, (String, String)>;
@@ -85,9 +85,11 @@ fn the_list_only_shrinks() {
     let of =
         |wanted: &[&str]| listed.values().filter(|(reason, _)| wanted.contains(&reason.as_str())).count();
     let (stay, not_yet) = (of(&FINAL), of(&[NOT_YET]));
-    println!("{stay} lines differ for good, {not_yet} are not built");
     assert_eq!(stay + not_yet, listed.len(), "every line has one of the reasons {FINAL:?}, {NOT_YET:?}");
     assert!(listed.values().all(|(_, note)| !note.is_empty()), "every line says what differs");
-    assert!(stay <= FINAL_MAX && not_yet <= NOT_YET_MAX, "{stay} and {not_yet} lines");
-    assert_eq!(not_yet, NOT_YET_MAX, "lower NOT_YET_MAX: the list may only shrink");
+    assert_eq!(
+        (stay, not_yet),
+        (FINAL_MAX, NOT_YET_MAX),
+        "the list may only shrink: lower its numbers with it"
+    );
 }

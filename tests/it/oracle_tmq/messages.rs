@@ -1,9 +1,8 @@
 //! Messages, captured and received, in one form.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use client::{Consumer, DataType, Error, Message, Value};
+use client::{Message, Value};
 use serde_json::Value as Json;
 
 use super::{text, texts};
@@ -22,7 +21,7 @@ pub(super) struct Seen {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SeenBlock {
     pub(super) table: Option<String>,
-    /// Name, type, bytes.
+    /// Name, type, and bytes, characters of NCHAR.
     pub(super) columns: Vec<(String, String, u64)>,
     pub(super) rows: Vec<Vec<Cell>>,
     /// Rows in the block; `rows` may hold the first and the last only.
@@ -97,7 +96,7 @@ impl Seen {
             columns: block
                 .columns()
                 .iter()
-                .map(|c| (c.name.clone(), c.data_type.name().to_owned(), bytes(c.data_type)))
+                .map(|c| (c.name.clone(), c.data_type.name().to_owned(), c.data_type.length().into()))
                 .collect(),
             rows: block.rows().map(|row| row.values().map(Cell::of_value).collect()).collect(),
             len: block.batch().num_rows(),
@@ -112,11 +111,6 @@ impl Seen {
     fn is_of_query(&self) -> bool {
         self.kind == 1 && self.blocks.iter().all(|block| block.table.is_none())
     }
-}
-
-/// What a column counts as: characters of NCHAR, bytes of the others.
-fn bytes(data_type: DataType) -> u64 {
-    if data_type.has_length() { data_type.length().into() } else { data_type.row_bytes().into() }
 }
 
 impl SeenBlock {
@@ -220,38 +214,4 @@ pub(super) fn by_source(step: &Json) -> BTreeMap<(String, u64), Vec<Seen>> {
 /// Tags of the deviations that a line shows.
 pub(super) fn tags(line: &Json) -> Vec<&str> {
     texts(&line["deviations"])
-}
-
-/// One look.
-const LOOK: Duration = Duration::from_millis(150);
-/// Looks in vain after which nothing more is expected of a topic that has nothing to read and so stands still.
-const LOOKS_MAX: u32 = 6;
-
-/// Everything there is to deliver now: polls until each vgroup was read up to where its log ended at the start.
-pub(super) async fn drain(consumer: &Consumer) -> Result<Vec<Message>, Error> {
-    let mut ends = Vec::new();
-    for topic in consumer.subscription() {
-        for part in consumer.assignment(&topic).await? {
-            ends.push((topic.clone(), part.vgroup, part.end));
-        }
-    }
-    let mut messages = Vec::new();
-    let mut looks = 0;
-    loop {
-        match consumer.poll(LOOK).await? {
-            Some(message) => {
-                messages.push(message);
-                looks = 0;
-            }
-            None => {
-                looks += 1;
-                let is_read = |(topic, vgroup, end): &(String, u32, i64)| {
-                    consumer.position(topic, *vgroup).is_ok_and(|position| position >= *end)
-                };
-                if looks >= LOOKS_MAX || ends.iter().all(is_read) {
-                    return Ok(messages);
-                }
-            }
-        }
-    }
 }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use client::{Connection, Consumer};
+use client::{Connection, Consumer, Error, TimeUnit};
 use futures::StreamExt as _;
 use serde_json::Value as Json;
 
 use super::deviations::{Catalogue, correct};
-use super::messages::{Seen, compare, drain};
+use super::messages::{Seen, compare};
 use super::{Outcomes, compare_end, lines, list, replace_words, run, text, texts};
-use crate::support::{Server, connect, consumer, query};
+use crate::support::{Server, connect, consumer, query, read_to_the_end as drain};
 
 /// Chains that run at a time.
 const CHAINS: usize = 3;
@@ -102,6 +102,14 @@ fn check(line: &Json, received: &BTreeMap<String, Vec<Seen>>, known: &Catalogue)
     Ok(())
 }
 
+/// Runs a statement, or writes a line.
+async fn run_or_write(connection: &Connection, sql: &str) -> Result<(), Error> {
+    match sql.strip_prefix("LINE ") {
+        Some(line) => connection.write_lines(line, TimeUnit::Millisecond).await.map(drop),
+        None => run(connection, sql).await,
+    }
+}
+
 async fn replay(chain: Chain, server: &Server) -> Outcomes {
     let connection = connect(server).await;
     let database = format!("m_{}", chain.name);
@@ -112,7 +120,7 @@ async fn replay(chain: Chain, server: &Server) -> Outcomes {
     let mut record = |line: &Json, outcome| drop(outcomes.insert(text(line, "id").to_owned(), outcome));
     let mut ended = Ok(());
     for sql in &chain.statements[..chain.schema] {
-        ended = ended.and(run(&connection, sql).await);
+        ended = ended.and(run_or_write(&connection, sql).await);
     }
     for (name, definition) in &chain.topics {
         let definition = replace_words(definition, &[("DB", &database)]);
@@ -124,7 +132,7 @@ async fn replay(chain: Chain, server: &Server) -> Outcomes {
     while at < chain.statements.len() {
         let next = at.max(chain.schema - 1) + 1;
         if at >= chain.schema {
-            ended = run(&connection, &chain.statements[at]).await;
+            ended = run_or_write(&connection, &chain.statements[at]).await;
         }
         let received = drained(&consumers).await;
         if let Some(line) = chain.lines.get(&at) {
@@ -136,7 +144,7 @@ async fn replay(chain: Chain, server: &Server) -> Outcomes {
     }
     if let Some(line) = &chain.all {
         for sql in texts(&line["sql"]).into_iter().skip(chain.statements.len()) {
-            let _ = run(&connection, sql).await;
+            let _ = run_or_write(&connection, sql).await;
         }
         let fresh = subscribed(&chain, &connection, "all").await;
         let received = drained(&fresh).await;
@@ -146,7 +154,7 @@ async fn replay(chain: Chain, server: &Server) -> Outcomes {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn meta_as_captured() {
+async fn s15_61_to_65_meta_as_captured() {
     let server = Server::start();
     let connection = connect(&server).await;
     query(&connection, "alter all dnodes 'mqRebalanceInterval' '1'").await;

@@ -43,6 +43,7 @@ const METHODS: &[Row] = &[
     ("Sql.Complete", ALL),
     ("Writer.DescribeTarget", WRITES),
     ("Writer.Write", WRITES),
+    ("Writer.WriteLines", WRITES),
     ("Subscription.Subscribe", SUBSCRIBES),
     ("Subscription.Heartbeat", ROOTS_OWN),
     ("Subscription.WatchAssignment", ROOTS_OWN),
@@ -176,6 +177,14 @@ impl Caller {
                         detail(answer.expect("an answer").error)
                     }
                 }
+            }
+            "Writer.WriteLines" => {
+                let request = v1::WriteLinesRequest {
+                    database: "plant".into(),
+                    lines: "# none".into(),
+                    unit: "a".into(),
+                };
+                code(WriterClient::new(channel).write_lines(self.request(request)).await)
             }
             "Subscription.Subscribe" => self.subscribe(role + 1).await,
             "Subscription.Heartbeat" => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use client::{ConnectOptions, Connection, Consumer, ConsumerConfig, Message, Rows};
+use client::{Code, ConnectOptions, Connection, Consumer, ConsumerConfig, Message, Rows};
 
 use super::{PATIENCE, Server};
 
@@ -18,6 +18,19 @@ pub async fn connect(server: &Server) -> Connection {
 pub async fn query(connection: &Connection, sql: &str) -> Rows {
     let result = connection.sql(sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
     result.rows().await.unwrap_or_else(|e| panic!("{sql}: {e}"))
+}
+
+/// What `sql` is refused with; `None` where it is not.
+pub async fn sql_refusal(connection: &Connection, sql: &str) -> Option<Code> {
+    match connection.sql(sql).await {
+        Ok(result) => result.rows().await.err().map(|error| error.code()),
+        Err(error) => Some(error.code()),
+    }
+}
+
+/// The whole number that a query of one row and column answers with.
+pub async fn number(connection: &Connection, sql: &str) -> i64 {
+    query(connection, sql).await.iter().next().expect("a row").get(0).expect("a number")
 }
 
 /// A consumer of `group` with the shortest timeouts there are, and these parameters.
@@ -37,6 +50,40 @@ pub async fn drain(consumer: &Consumer, quiet: Duration) -> Vec<Message> {
         messages.push(message);
     }
     messages
+}
+
+/// One look.
+const LOOK: Duration = Duration::from_millis(150);
+/// Looks in vain after which nothing more is expected of a topic that has nothing to read and so stands still.
+const LOOKS_MAX: u32 = 6;
+
+/// Everything there is to deliver now: polls until each vgroup was read up to where its log ended at the start.
+pub async fn read_to_the_end(consumer: &Consumer) -> Result<Vec<Message>, client::Error> {
+    let mut ends = Vec::new();
+    for topic in consumer.subscription() {
+        for part in consumer.assignment(&topic).await? {
+            ends.push((topic.clone(), part.vgroup, part.end));
+        }
+    }
+    let mut messages = Vec::new();
+    let mut looks = 0;
+    loop {
+        match consumer.poll(LOOK).await? {
+            Some(message) => {
+                messages.push(message);
+                looks = 0;
+            }
+            None => {
+                looks += 1;
+                let is_read = |(topic, vgroup, end): &(String, u32, i64)| {
+                    consumer.position(topic, *vgroup).is_ok_and(|position| position >= *end)
+                };
+                if looks >= LOOKS_MAX || ends.iter().all(is_read) {
+                    return Ok(messages);
+                }
+            }
+        }
+    }
 }
 
 /// Polls a consumer that gets no rows until it is told why.

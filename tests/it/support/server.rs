@@ -1,12 +1,13 @@
 //! A `tidemark serve` process of its own, on ports that the system chose, in a folder that goes with it.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 /// How long anything may take that should be done in a second: a bound on a hang, not a measurement.
@@ -16,6 +17,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Server {
     child: Child,
     grpc: String,
+    /// What it says on stdout after its ready line.
+    said: Mutex<Receiver<String>>,
     dir: Arc<TempDir>,
     args: Vec<String>,
     /// Largest file that the server may write, in 512-byte blocks.
@@ -32,8 +35,22 @@ impl Server {
     pub fn start_with(args: &[&str]) -> Self {
         let dir = Arc::new(tempfile::tempdir().expect("a temporary folder"));
         let args: Vec<_> = args.iter().map(|&a| a.to_owned()).collect();
-        let (child, grpc) = spawn(&dir.path().join("data"), &args, None).expect("the server starts");
-        Self { child, grpc, dir, args, file_blocks_max: None }
+        let Spawned { child, grpc, said } =
+            spawn(&dir.path().join("data"), &args, None).expect("the server starts");
+        Self { child, grpc, said: Mutex::new(said), dir, args, file_blocks_max: None }
+    }
+
+    /// Starts one in a new folder on a clock that [`Self::advance`] moves: no consumer times out by itself.
+    pub fn start_on_held_clock() -> Self {
+        Self::start_with(&["--held-clock"])
+    }
+
+    /// Moves the clock on; returns once the checks of consumers that were due on the way are done.
+    pub fn advance(&self, by: Duration) {
+        let mut stdin = self.child.stdin.as_ref().expect("stdin");
+        writeln!(stdin, "{}", by.as_millis()).expect("the server listens");
+        let done = self.said.lock().recv_timeout(PATIENCE).expect("the server answers");
+        assert_eq!(done, by.as_millis().to_string());
     }
 
     /// From the next start on no file may grow beyond so many 512-byte blocks: what a full disk looks like to a process.
@@ -86,8 +103,7 @@ impl Server {
 
     /// Starts again in the same folder, on a new port, after [`Self::kill`] or [`Self::terminate`].
     pub fn start_again(&mut self) {
-        (self.child, self.grpc) =
-            spawn(&self.data_dir(), &self.args, self.file_blocks_max).expect("the server starts again");
+        self.try_start_again().expect("the server starts again");
     }
 
     /// SIGKILL and a new start where the clients expect it, so that they find it again by themselves.
@@ -95,13 +111,17 @@ impl Server {
         self.kill();
         let mut args = self.args.clone();
         args.extend(["--grpc".to_owned(), self.grpc.clone()]);
-        (self.child, self.grpc) =
-            spawn(&self.data_dir(), &args, self.file_blocks_max).expect("the server starts again");
+        self.spawn_again(&args).expect("the server starts again");
     }
 
     /// Like [`Self::start_again`], but hands back what it said when it does not start.
     pub fn try_start_again(&mut self) -> Result<(), String> {
-        (self.child, self.grpc) = spawn(&self.data_dir(), &self.args, self.file_blocks_max)?;
+        self.spawn_again(&self.args.clone())
+    }
+
+    fn spawn_again(&mut self, args: &[String]) -> Result<(), String> {
+        let Spawned { child, grpc, said } = spawn(&self.data_dir(), args, self.file_blocks_max)?;
+        (self.child, self.grpc, self.said) = (child, grpc, Mutex::new(said));
         Ok(())
     }
 
@@ -137,8 +157,15 @@ pub fn tidemark() -> Command {
     Command::new(env!("CARGO_BIN_EXE_tidemark"))
 }
 
+/// A server that has said where it listens.
+struct Spawned {
+    child: Child,
+    grpc: String,
+    said: Receiver<String>,
+}
+
 /// Starts a server and waits for its ready line; `Err` is what it wrote to stderr when it ended before that.
-fn spawn(data_dir: &Path, args: &[String], file_blocks_max: Option<u32>) -> Result<(Child, String), String> {
+fn spawn(data_dir: &Path, args: &[String], file_blocks_max: Option<u32>) -> Result<Spawned, String> {
     let grpc: &[&str] = if args.iter().any(|a| a == "--grpc") { &[] } else { &["--grpc", "127.0.0.1:0"] };
     let mut command = match file_blocks_max {
         None => tidemark(),
@@ -155,19 +182,19 @@ fn spawn(data_dir: &Path, args: &[String], file_blocks_max: Option<u32>) -> Resu
         .arg(data_dir)
         .args(grpc)
         .args(args)
-        .stdin(Stdio::null())
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|e| e.to_string())?;
     let stdout = child.stdout.take().ok_or("no stdout")?;
     let mut stderr = child.stderr.take().ok_or("no stderr")?;
-    let (ready, wait) = sync_channel(1);
+    let (says, said) = sync_channel(16);
     std::thread::spawn(move || {
-        let mut lines = BufReader::new(stdout).lines();
-        let first = lines.next().and_then(Result::ok);
-        let _ = ready.send(first);
-        lines.for_each(drop);
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            // What nobody waits for is dropped.
+            let _ = says.try_send(line);
+        }
     });
     let log = std::thread::spawn(move || {
         let mut text = String::new();
@@ -177,13 +204,13 @@ fn spawn(data_dir: &Path, args: &[String], file_blocks_max: Option<u32>) -> Resu
         }
         text
     });
-    let line = wait.recv_timeout(PATIENCE).ok().flatten();
+    let line = said.recv_timeout(PATIENCE).ok();
     let address = line.as_deref().and_then(|line| {
         let rest = line.strip_prefix("ready grpc=")?;
         Some(rest.split(' ').next()?.to_owned())
     });
     match address {
-        Some(address) => Ok((child, address)),
+        Some(grpc) => Ok(Spawned { child, grpc, said }),
         None => {
             let _ = child.kill();
             let _ = child.wait();

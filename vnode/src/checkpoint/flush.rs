@@ -104,6 +104,11 @@ impl Checkpoints {
         rolled.and(retained.map(|retained| note_deleted(vnode, retained)))
     }
 
+    /// Whether log past its time stays only because no checkpoint holds its records.
+    pub(crate) fn is_awaited(vnode: &Vnode) -> bool {
+        vnode.group.awaits_checkpoint(retention(vnode))
+    }
+
     /// Log past its time, whatever the keep version.
     pub(crate) async fn trim_log(&self, vnode: &Vnode) -> Result<()> {
         let trimmed = vnode.group.trim(retention(vnode)).await?;

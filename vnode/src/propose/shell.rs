@@ -12,6 +12,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use super::write::{self, SchemaBlocks, ShapedWrite};
 use super::{Checked, Context, Overlay, WriteRequest};
+use crate::maintenance::Pressure;
 use crate::record::OffsetRecord;
 use crate::state::VnodeState;
 
@@ -28,6 +29,7 @@ pub(crate) struct Proposer {
     order: Mutex<Order>,
     /// A proposal ended without a known outcome.
     suspect: Arc<AtomicBool>,
+    pressure: Arc<Pressure>,
     /// As many handles as there are proposals that somebody waits for, and this one.
     waiting: Arc<()>,
     /// The shard is being removed.
@@ -49,6 +51,7 @@ struct Order {
 pub(crate) struct Flight {
     pending: Pending,
     suspect: Arc<AtomicBool>,
+    pressure: Arc<Pressure>,
     _waiting: Arc<()>,
 }
 
@@ -58,6 +61,7 @@ impl Flight {
             Ok(version) => Ok(version),
             Err(e) => {
                 self.suspect.store(true, Ordering::Release);
+                self.pressure.note_failure(&e);
                 Err(e)
             }
         }
@@ -71,6 +75,7 @@ impl Proposer {
         group: Arc<Group<VnodeState>>,
         state: Arc<RwLock<VnodeState>>,
         clock: Arc<dyn Clock>,
+        pressure: Arc<Pressure>,
     ) -> Self {
         let order = {
             let state = state.read();
@@ -91,6 +96,7 @@ impl Proposer {
             clock,
             order: Mutex::new(order),
             suspect: Arc::default(),
+            pressure,
             waiting: Arc::default(),
             is_dropped: AtomicBool::new(false),
         }
@@ -201,12 +207,18 @@ impl Proposer {
         order.queueing = false;
         let pending = queued.map_err(|error| self.told(error))?;
         order.queued += 1;
-        Ok(Flight { pending, suspect: Arc::clone(&self.suspect), _waiting: Arc::clone(&self.waiting) })
+        Ok(Flight {
+            pending,
+            suspect: Arc::clone(&self.suspect),
+            pressure: Arc::clone(&self.pressure),
+            _waiting: Arc::clone(&self.waiting),
+        })
     }
 
-    /// What a caller is told when the group takes no records any more. A server that closes down comes back; a database
-    /// that is dropped does not.
+    /// What a caller is told when the group takes no record, or none any more. A server that closes down comes back; a
+    /// database that is dropped does not.
     fn told(&self, error: Error) -> Error {
+        self.pressure.note_failure(&error);
         match error.code() {
             Code::ShuttingDown if self.is_dropped.load(Ordering::Acquire) => {
                 Error::with(Code::DatabaseDropping, &self.database().name)

@@ -304,3 +304,56 @@ fn of_wal(e: WalError) -> Error {
         error
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::OffsetReset;
+    use super::*;
+    use crate::record::{TopicKind, TopicMeta};
+    use crate::tests::{clock, open, request, rows, with_meter, with_topic};
+
+    /// tmq.md 16.9: where applying lags behind the log, a reader waits and skips nothing. The log of one shard, the state
+    /// of another that has taken the same steps and is behind.
+    #[tokio::test]
+    async fn rule_09_what_is_not_applied_is_waited_for() {
+        let (ahead_dir, behind_dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let ahead = open(ahead_dir.path(), &clock()).await;
+        let behind = open(behind_dir.path(), &clock()).await;
+        for vnode in [&ahead, &behind] {
+            with_meter(vnode).await;
+            with_topic(vnode, TopicKind::Database, TopicMeta::Without).await;
+        }
+        let write = |n| rows(&[("a", n, 1)], Some(1));
+        for n in 0..3 {
+            ahead.write(write(n)).await.unwrap();
+        }
+        behind.write(write(0)).await.unwrap();
+        let log = Log {
+            wal: ahead.group.log(),
+            state: Arc::clone(&behind.state),
+            clock: Arc::clone(&ahead.clock),
+            findings: Arc::clone(&ahead.findings),
+        };
+        let mut core = Core::new(log, request(OffsetReset::Earliest), Version(0), None);
+        let mut read = || {
+            let mut found = 0;
+            while let Read::Batch(batch) = core.read(&ahead.topics, i64::MAX).unwrap() {
+                found += batch.rows();
+            }
+            (found, core.position())
+        };
+        for n in 1..=3 {
+            let applied = behind.positions().end();
+            assert_eq!(read(), (1, applied));
+            assert_eq!(read(), (0, applied), "it stands, however much the log holds");
+            if n < 3 {
+                assert!(applied < ahead.positions().end());
+                behind.write(write(n)).await.unwrap();
+            }
+        }
+        drop(core);
+        for vnode in [ahead, behind] {
+            vnode.close().await.unwrap();
+        }
+    }
+}

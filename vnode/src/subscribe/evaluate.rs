@@ -29,17 +29,11 @@ pub(super) enum Shown {
     Nothing,
     /// Events, as JSON; more than one only for a DELETE.
     Events(Vec<String>),
-    /// Tables that writes made, as events, for a topic that shows nothing else of writes: in the form of several events
-    /// even where they come one by one.
-    Creates(Vec<String>),
     /// Writes with rows or tables made.
     Writes(Vec<ShownWrite>),
-}
-
-impl Shown {
-    fn creates(events: Vec<String>) -> Self {
-        if events.is_empty() { Self::Nothing } else { Self::Creates(events) }
-    }
+    /// Nothing of a write whose rows are the topic's, all the same: it shows events only, or the tables are gone. Events
+    /// before it and behind it do not come in one batch.
+    Passed,
 }
 
 /// What is seen of a write.
@@ -52,6 +46,8 @@ pub(super) struct ShownWrite {
     pub(super) batches: Vec<RecordBatch>,
     /// Tables that it made; only for topics that show events.
     pub(super) creates: Vec<NewTable>,
+    /// It has rows of the topic that are not shown.
+    pub(super) passed_over: bool,
 }
 
 impl ShownWrite {
@@ -171,21 +167,22 @@ impl Evaluator<'_> {
     fn data(&mut self, version: Version, body: &Bytes) -> Result<Shown> {
         let header = DataHeader::decode(body)?;
         let mut shown = Vec::new();
+        let mut passed_over = false;
         for write in header.writes {
             if write.replicated && self.exclude_replicated {
                 continue;
             }
             let write = self.write(version, write, body)?;
+            passed_over |= write.passed_over;
             if !write.is_empty() {
                 shown.push(write);
             }
         }
-        if self.topic.meta == TopicMeta::Only {
-            let state = self.state.read();
-            let events = shown.iter().filter_map(|write| meta::create_tables(&state, &write.creates));
-            return Ok(Shown::creates(events.collect()));
-        }
-        Ok(if shown.is_empty() { Shown::Nothing } else { Shown::Writes(shown) })
+        Ok(match shown.is_empty() {
+            false => Shown::Writes(shown),
+            true if passed_over => Shown::Passed,
+            true => Shown::Nothing,
+        })
     }
 
     fn write(&mut self, version: Version, write: WriteHeader, body: &Bytes) -> Result<ShownWrite> {
@@ -195,6 +192,7 @@ impl Evaluator<'_> {
             shown.creates = self.shown_creates(version, write.creates)?;
         }
         if self.topic.meta == TopicMeta::Only {
+            shown.passed_over = write.blocks.iter().any(|header| self.concerns(header.owner));
             return Ok(shown);
         }
         for header in &write.blocks {
@@ -203,6 +201,7 @@ impl Evaluator<'_> {
             }
             let uids: Vec<_> = header.runs.iter().map(|run| run.table).collect();
             let tables = rows::live_tables_at(&self.state.read(), version, &uids);
+            shown.passed_over |= tables.iter().any(Option::is_none);
             match &self.topic.source {
                 Source::Query(query) => {
                     let mut runs = uids.iter().zip(&tables);

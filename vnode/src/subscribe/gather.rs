@@ -7,7 +7,7 @@ use parking_lot::RwLock;
 use super::compiled::{Compiled, Source};
 use super::evaluate::{Shown, ShownWrite};
 use super::{Batch, BatchKind, Block, Range, ReadOptions, RecordRun, meta};
-use crate::record::NewTable;
+use crate::record::{NewTable, TopicMeta};
 use crate::state::VnodeState;
 
 /// A batch is full with these bytes of rows too, however many rows were asked for: a message has a size at most, and so
@@ -21,8 +21,6 @@ pub(super) struct Gather {
     batches: Vec<RecordBatch>,
     creates: Vec<NewTable>,
     events: Vec<String>,
-    /// The events come in the form of several even if it is one.
-    as_several: bool,
     records: Vec<RecordRun>,
     rows: u64,
     bytes: usize,
@@ -49,13 +47,15 @@ impl Gather {
     pub(super) fn add(&mut self, options: ReadOptions, version: Version, shown: Shown) -> Added {
         let rows = match &shown {
             Shown::Nothing => return Added::More,
-            Shown::Events(_) | Shown::Creates(_) => 0,
+            // It ends a run of events, and is no part of the batch.
+            Shown::Passed if !self.events.is_empty() => return Added::Full,
+            Shown::Passed => return Added::More,
+            Shown::Events(_) => 0,
             Shown::Writes(writes) => writes.iter().map(ShownWrite::rows).sum(),
         };
         let added = match shown {
-            Shown::Nothing => Added::More,
-            Shown::Events(events) => self.add_events(options, events, false),
-            Shown::Creates(events) => self.add_events(options, events, true),
+            Shown::Nothing | Shown::Passed => Added::More,
+            Shown::Events(events) => self.add_events(options, events),
             Shown::Writes(writes) => self.add_writes(options, writes),
         };
         if !matches!(added, Added::Later) {
@@ -64,12 +64,11 @@ impl Gather {
         added
     }
 
-    fn add_events(&mut self, options: ReadOptions, events: Vec<String>, as_several: bool) -> Added {
+    fn add_events(&mut self, options: ReadOptions, events: Vec<String>) -> Added {
         let has_rows = self.rows > 0 || !self.creates.is_empty();
         if has_rows || (!self.events.is_empty() && !options.batch_meta) {
             return Added::Later;
         }
-        self.as_several |= as_several;
         self.events.extend(events);
         let is_full = !options.batch_meta || self.events.len() as u64 >= options.min_poll_rows;
         if is_full { Added::Full } else { Added::More }
@@ -87,7 +86,8 @@ impl Gather {
             self.batches.extend(write.batches);
             self.creates.extend(write.creates);
         }
-        if self.rows >= options.min_poll_rows || self.bytes >= BYTES_MAX || options.replay {
+        let count = self.rows.max(self.creates.len() as u64);
+        if count >= options.min_poll_rows || self.bytes >= BYTES_MAX || options.replay {
             Added::Full
         } else {
             Added::More
@@ -119,10 +119,13 @@ impl Gather {
         let created = meta::create_tables(&state.read(), &self.creates);
         let (kind, json) = match (self.rows > 0, created) {
             (true, None) => (BatchKind::Data, String::new()),
-            (true, Some(created)) => (BatchKind::Metadata, created),
-            (false, Some(created)) => (BatchKind::Metadata, created),
+            // A topic of events alone shows what writes made in the form of several events, be it one.
+            (_, Some(created)) if topic.meta == TopicMeta::Only => {
+                (BatchKind::TableMeta, meta::batch(&[created]))
+            }
+            (_, Some(created)) => (BatchKind::Metadata, created),
             (false, None) => {
-                let is_single = self.events.len() == 1 && !options.batch_meta && !self.as_several;
+                let is_single = self.events.len() == 1 && !options.batch_meta;
                 let single = self.events.first().filter(|_| is_single);
                 (BatchKind::TableMeta, single.cloned().unwrap_or_else(|| meta::batch(&self.events)))
             }
@@ -144,7 +147,20 @@ mod tests {
     fn write(bytes: usize) -> Shown {
         let text: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(bytes)]));
         let batches = vec![RecordBatch::try_from_iter([("s", text)]).unwrap()];
-        Shown::Writes(vec![ShownWrite { received_ns: 0, blocks: vec![], batches, creates: vec![] }])
+        Shown::Writes(vec![ShownWrite { batches, ..ShownWrite::default() }])
+    }
+
+    #[test]
+    fn rows_that_are_not_shown_end_a_batch_of_events() {
+        let options = ReadOptions { batch_meta: true, min_poll_rows: u64::MAX, ..ReadOptions::default() };
+        let event = || Shown::Events(vec!["{}".into()]);
+        let mut gather = Gather::default();
+        assert!(matches!(gather.add(options, Version(1), Shown::Passed), Added::More), "nothing to end");
+        assert!(matches!(gather.add(options, Version(2), event()), Added::More));
+        assert!(matches!(gather.add(options, Version(3), event()), Added::More));
+        assert!(matches!(gather.add(options, Version(4), write(8)), Added::Later), "rows come by themselves");
+        assert!(matches!(gather.add(options, Version(4), Shown::Passed), Added::Full));
+        assert_eq!(gather.records.iter().map(|run| run.version.0).collect::<Vec<_>>(), [2, 3]);
     }
 
     #[test]

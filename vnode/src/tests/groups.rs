@@ -143,7 +143,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[tokio::test]
-async fn a_stale_owner_reads_nothing_and_a_parked_one_is_released() {
+async fn rule_06_rule_07_a_stale_owner_reads_nothing_and_a_parked_one_is_released() {
     let dir = tempfile::tempdir().unwrap();
     let vnode = open(dir.path(), &clock()).await;
     with_meter(&vnode).await;

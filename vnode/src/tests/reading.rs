@@ -129,8 +129,37 @@ async fn events_are_written_as_captured() {
     vnode.close().await.unwrap();
 }
 
+/// As captured: oracle meta-drop-all, where the table is gone by now, and meta-delete_us-all, where only events are shown.
 #[tokio::test]
-async fn only_meta_shows_tables_that_writes_make_and_no_rows() {
+async fn events_around_a_write_come_in_two_batches() {
+    for meta in [TopicMeta::With, TopicMeta::Only] {
+        let dir = tempfile::tempdir().unwrap();
+        let vnode = open(dir.path(), &clock()).await;
+        with_meter(&vnode).await;
+        with_topic(&vnode, TopicKind::Stable { stable: METER }, meta).await;
+        let child = |name: &str| CreateTable {
+            name: name.into(),
+            if_not_exists: false,
+            kind: CreateTableKind::Child { stable: METER, tags: tags(1) },
+            ttl_days: 0,
+            comment: None,
+        };
+        vnode.create_tables(vec![child("a")]).await.unwrap();
+        vnode.write(rows(&[("a", 1, 1)], None)).await.unwrap();
+        vnode.create_tables(vec![child("b")]).await.unwrap();
+        vnode.drop_tables(vec![DropTable { name: "a".into(), if_exists: false }]).await.unwrap();
+        let mut batched = request(OffsetReset::Earliest);
+        batched.options.batch_meta = true;
+        let mut reader = vnode.subscribe(batched).await.unwrap();
+        let seen = events(drain(&mut reader));
+        let counts: Vec<_> = seen.iter().map(|json| json.matches(r#""type":""#).count()).collect();
+        assert_eq!(counts, [2, 2], "{meta:?}: {seen:?}");
+        vnode.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn rule_21_only_meta_shows_tables_that_writes_make_once_and_no_rows() {
     let dir = tempfile::tempdir().unwrap();
     let vnode = open(dir.path(), &clock()).await;
     with_meter(&vnode).await;
@@ -176,7 +205,7 @@ async fn a_stable_topic_shows_its_own_children_only() {
 }
 
 #[tokio::test]
-async fn rows_have_the_schema_of_their_write() {
+async fn rule_22_rows_have_the_schema_of_their_write() {
     let dir = tempfile::tempdir().unwrap();
     let vnode = open(dir.path(), &clock()).await;
     with_meter(&vnode).await;
@@ -270,7 +299,7 @@ async fn a_write_wakes_a_reader_that_waits() {
 }
 
 #[tokio::test]
-async fn closing_ends_a_reader_that_waits() {
+async fn rule_07_closing_ends_a_reader_that_waits() {
     let dir = tempfile::tempdir().unwrap();
     let vnode = open(dir.path(), &clock()).await;
     with_topic(&vnode, TopicKind::Database, TopicMeta::Without).await;
@@ -287,7 +316,7 @@ async fn closing_ends_a_reader_that_waits() {
 
 /// C017, C019, spec 3.3: an offset that retention has overtaken moves up, and the gap is told.
 #[tokio::test]
-async fn a_gap_is_told_with_the_batch_behind_it() {
+async fn rule_10_a_gap_is_told_with_the_batch_behind_it() {
     let dir = tempfile::tempdir().unwrap();
     let time = clock();
     let mut short = database(1);
@@ -492,7 +521,7 @@ async fn reload_finds_what_a_standing_topic_left() {
 }
 
 #[tokio::test]
-async fn a_dropped_topic_ends_its_readers() {
+async fn rule_07_a_dropped_topic_ends_its_readers() {
     let dir = tempfile::tempdir().unwrap();
     let vnode = open(dir.path(), &clock()).await;
     with_topic(&vnode, TopicKind::Database, TopicMeta::Without).await;
@@ -505,5 +534,46 @@ async fn a_dropped_topic_ends_its_readers() {
     vnode.apply_topic(TopicDdl::Drop(T)).await.unwrap();
     assert_eq!(waiting.await.unwrap(), Code::TopicNotExist);
     assert_eq!(vnode.offsets(T, "g").committed, None);
+    vnode.close().await.unwrap();
+}
+
+/// tmq.md 16.20: a topic that cannot be evaluated holds up none of the others, nor what they read.
+#[tokio::test]
+async fn rule_20_a_broken_topic_is_a_fault_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let vnode = open(dir.path(), &clock()).await;
+    with_meter(&vnode).await;
+    let broken = TopicId(2);
+    let definition = crate::record::TopicDefinition {
+        id: broken,
+        definition: "not a plan".into(),
+        ..topic(TopicKind::Stable { stable: METER }, TopicMeta::With)
+    };
+    // First, so that whatever is done for each topic in turn meets it before the other.
+    vnode.apply_topic(TopicDdl::Create(definition)).await.unwrap();
+    let change = OwnerChange { topic: broken, group: "g".into(), epoch: Epoch(1), owner: Some(ME) };
+    vnode.set_owner(change).await.unwrap();
+    let mut definition = select_topic("create topic t with meta as stable meter where zone = 2", 1);
+    definition.meta = TopicMeta::With;
+    vnode.apply_topic(TopicDdl::Create(definition)).await.unwrap();
+    own(&vnode, "g", ME, 1).await;
+    vnode.write(rows(&[("in", 1, 1)], Some(2))).await.unwrap();
+    vnode.write(rows(&[("out", 1, 2)], Some(1))).await.unwrap();
+    let of_broken = SubscribeRequest { topic: broken, ..request(OffsetReset::Earliest) };
+    let mut of_broken = vnode.subscribe(of_broken).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(of_broken.read(i64::MAX).unwrap_err().code(), Code::TopicQueryInvalid);
+    }
+    // The set of its tables goes on changing.
+    let set = |zone| TableChange::SetTags(vec![("zone".into(), Value::Int(zone))]);
+    vnode.alter_table("out", set(2)).await.unwrap();
+    vnode.write(rows(&[("out", 2, 3), ("new", 2, 4)], Some(2))).await.unwrap();
+    let mut reader = subscribe(&vnode, OffsetReset::Earliest).await;
+    let seen: Vec<Row> = drain(&mut reader).into_iter().flat_map(|(_, rows)| rows).collect();
+    let mut wanted = [row("in", 1, 1), row("out", 2, 3), row("new", 2, 4)].to_vec();
+    wanted.sort();
+    let mut seen = seen;
+    seen.sort();
+    assert_eq!(seen, wanted);
     vnode.close().await.unwrap();
 }

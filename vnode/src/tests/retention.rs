@@ -246,6 +246,63 @@ async fn segments_close_at_flushes_and_go_by_period_and_size() {
     }
 }
 
+/// Segments that close by their size, in a shard whose memory never fills up: one of rows, and one of commits alone.
+#[tokio::test]
+async fn a_checkpoint_comes_where_only_it_holds_the_log_back() {
+    const PERIOD_S: i64 = 10;
+    for (commits, size_kib) in [(false, 0), (true, 0), (false, 4), (true, 4)] {
+        let by_size = size_kib > 0;
+        let wal = WalOptions {
+            retention_period_s: if by_size { -1 } else { PERIOD_S },
+            segment_size_kib: 1,
+            ..WalOptions::default()
+        };
+        let mut log = Timed::new(wal).await;
+        let written = log.write().await;
+        own(&log.vnode, "g", ME, 1).await;
+        for sequence in 1..=200 {
+            if commits {
+                log.commit(sequence, Version(written.0 - sequence % 2), false).await;
+            } else {
+                log.write().await;
+            }
+        }
+        let segments = log.segments().len();
+        assert!(segments > 5, "1 KiB each: {segments}");
+        log.pass(PERIOD_S - 1).await;
+        assert_eq!(log.segments().len(), segments, "commits={commits}: nothing is past its time");
+        assert_eq!(log.vnode.positions().checkpoint, None);
+        log.alter(|wal| wal.retention_size_kib = size_kib);
+        log.pass(2).await;
+        // The maintenance timer may have been at it, and between the checkpoint and the deletion.
+        log.pass(0).await;
+        assert!(log.vnode.positions().checkpoint.is_some(), "commits={commits} by_size={by_size}");
+        assert!(log.segments().len() < segments, "commits={commits} by_size={by_size}: {:?}", log.segments());
+        let stored = log.vnode.positions().checkpoint;
+        log.pass(1).await;
+        assert_eq!(log.vnode.positions().checkpoint, stored, "there is nothing to gain from another");
+        log = log.restart(true).await;
+        assert_eq!(scan(&log.vnode).await.len(), if commits { 1 } else { 201 });
+        log.vnode.close().await.unwrap();
+    }
+}
+
+/// A checkpoint would free nothing there.
+#[tokio::test]
+async fn no_checkpoint_comes_where_a_keep_version_holds_the_log_back() {
+    let wal = WalOptions { retention_period_s: 10, segment_size_kib: 1, ..WalOptions::default() };
+    let mut log = Timed::new(wal).await;
+    own(&log.vnode, "g", ME, 1).await;
+    log.commit(1, Version(1), true).await;
+    log.vnode.tick().await.unwrap();
+    for _ in 0..60 {
+        log.write().await;
+    }
+    log.pass(100).await;
+    assert_eq!((log.vnode.positions().checkpoint, log.first() <= Version(1)), (None, true));
+    log.vnode.close().await.unwrap();
+}
+
 /// What the group reads from here on: rows by their values, and the gap before the first.
 async fn read_all(vnode: &Arc<Vnode>, group: &str, epoch: u64) -> (usize, Option<(Version, Version)>) {
     let request =
@@ -261,7 +318,7 @@ async fn read_all(vnode: &Arc<Vnode>, group: &str, epoch: u64) -> (usize, Option
 
 /// C019: retention of 8 s, restarts, a group that leaves and comes back, and a reader that stands in a deleted segment.
 #[tokio::test]
-async fn c019_groups_get_what_is_left_and_are_told_of_the_rest() {
+async fn c019_rule_10_groups_get_what_is_left_and_are_told_of_the_rest() {
     let mut log = Timed::new(WalOptions { retention_period_s: 8, ..WalOptions::default() }).await;
     for group in ["g0", "g1"] {
         own(&log.vnode, group, ME, 1).await;
@@ -314,7 +371,7 @@ async fn c019_groups_get_what_is_left_and_are_told_of_the_rest() {
 
 /// C089: the log takes no more disk than the settings allow, also while a group is away; both settings altered meanwhile.
 #[tokio::test]
-async fn c089_disk_use_obeys_the_settings_while_a_group_is_away() {
+async fn c089_rule_11_disk_use_obeys_the_settings_while_a_group_is_away() {
     let limit_kib = 16;
     let mut log = Timed::new(WalOptions { retention_size_kib: limit_kib, ..WalOptions::default() }).await;
     log.write().await;

@@ -68,7 +68,7 @@ fn explore(to: &'static [u64], above: &'static [u64]) {
 }
 
 #[test]
-fn no_order_of_parking_and_publishing_loses_a_wake_up() {
+fn rule_08_no_order_of_parking_and_publishing_loses_a_wake_up() {
     explore(&[1], &[0]);
     explore(&[1, 2], &[1]);
     explore(&[1], &[0, 0]);

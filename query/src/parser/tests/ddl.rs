@@ -97,6 +97,15 @@ fn alter_database() {
         [DatabaseChange::KeepMinutes([52_560_000; 3]), DatabaseChange::WalRetentionPeriodS(10)]
     );
     let Ok(Statement::AlterDatabase { changes, .. }) =
+        parse("ALTER DATABASE g WAL_RETENTION_PERIOD -2 WAL_RETENTION_SIZE -7")
+    else {
+        panic!()
+    };
+    let without_limit = [DatabaseChange::WalRetentionPeriodS(-1), DatabaseChange::WalRetentionSizeKib(-1)];
+    assert_eq!(changes, without_limit);
+    let at_creation = option_error("WAL_RETENTION_PERIOD -2");
+    assert_eq!(at_creation, "Invalid option walRetentionPeriod: -2, valid range: [-1, 2147483647]");
+    let Ok(Statement::AlterDatabase { changes, .. }) =
         parse("ALTER DATABASE g WAL_ROLL_PERIOD 5 WAL_SEGMENT_SIZE 1024")
     else {
         panic!()
@@ -435,4 +444,29 @@ fn statements_that_are_not_built() {
         Statement::AlterConfig { name: "mqRebalanceInterval".into(), value: "5".into() }
     );
     assert_eq!(parse("RESET QUERY CACHE;").unwrap(), Statement::ResetQueryCache);
+}
+
+#[test]
+fn a_topic_has_no_window_of_any_kind() {
+    for (window, name) in [
+        ("INTERVAL(1s)", "INTERVAL"),
+        ("SESSION(ts, 1s)", "SESSION window"),
+        ("STATE_WINDOW(CASE WHEN v > 1 THEN 1 ELSE 0 END) TRUE_FOR(2s)", "STATE_WINDOW"),
+        ("EVENT_WINDOW START WITH v > 0 END WITH v < 0", "EVENT_WINDOW"),
+        ("COUNT_WINDOW(3, 1, v)", "COUNT_WINDOW"),
+    ] {
+        let text = format!("Invalid topic query: {name} is not allowed");
+        let sql = format!("CREATE TOPIC p AS SELECT v FROM t {window}");
+        assert_eq!(refused(&sql), (Code::InvalidTopicQuery, text), "{sql}");
+    }
+    // What is wrong with the window itself comes first.
+    assert_eq!(refused("CREATE TOPIC p AS SELECT v FROM t SESSION ts").0, Code::Syntax);
+    assert_eq!(unsupported("CREATE TOPIC p AS SELECT v FROM t ANOMALY_WINDOW(v)"), "ANOMALY_WINDOW");
+}
+
+#[test]
+fn a_name_is_never_empty() {
+    let text = "Invalid identifier name: ` as select 1";
+    assert_eq!(refused("CREATE TOPIC `` as select 1"), (Code::InvalidIdentifier, text.into()));
+    assert_eq!(refused("USE ``").0, Code::InvalidIdentifier);
 }

@@ -13,13 +13,14 @@ use proto::v1::consume_request::Action;
 use proto::v1::consume_response::Event;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
-use tonic::{Status, Streaming};
+use tonic::Streaming;
 use vnode::subscribe::{
     Batch, BatchKind, OffsetReset, Range, Read, ReadOptions, SubscribeRequest, Subscription,
 };
 
 use super::pace::Pace;
 use super::schemas::{Announced, SchemaNumbers};
+use super::streams::{Answer, Closer, Place};
 use crate::server::engine::Engine;
 use crate::server::sessions::Session;
 
@@ -37,7 +38,7 @@ pub struct Opened {
     options: ReadOptions,
     credit: Semaphore,
     schemas: Arc<SchemaNumbers>,
-    answers: mpsc::Sender<Result<v1::ConsumeResponse, Status>>,
+    answers: mpsc::Sender<Answer>,
 }
 
 impl Opened {
@@ -46,7 +47,7 @@ impl Opened {
         engine: Arc<Engine>,
         session: Session,
         open: v1::ConsumeOpen,
-        answers: mpsc::Sender<Result<v1::ConsumeResponse, Status>>,
+        answers: mpsc::Sender<Answer>,
     ) -> Self {
         Self {
             engine,
@@ -71,6 +72,33 @@ impl Opened {
         let sent = self.answers.send(Ok(v1::ConsumeResponse { event: Some(event) })).await;
         sent.map_err(|_| Error::of(Code::Terminated))
     }
+
+    /// Waits until the stream must end although its client may want more, and answers why. Readers do not look for it
+    /// while they wait for a client that does not read.
+    async fn ended(&self, mut place: Place) -> Error {
+        tokio::select! {
+            () = place.replaced() => {
+                let message = "consume stream ended: another one of this consumer has begun";
+                Error::text(Code::Terminated, message).hint("open one stream a consumer")
+            }
+            () = self.session.closed() => {
+                Error::text(Code::Terminated, "consume stream ended: its session was closed").hint("log in again")
+            }
+            gone = self.gone() => gone,
+        }
+    }
+
+    /// Waits until the consumer has left, was removed or has run into its session timeout.
+    async fn gone(&self) -> Error {
+        let mnode = self.engine.mnode();
+        let mut next = mnode.assignment(self.consumer);
+        loop {
+            next = match next {
+                Ok(known) => mnode.wait_assignment(self.consumer, &known).await,
+                Err(error) => return error,
+            };
+        }
+    }
 }
 
 /// One client's stream.
@@ -92,15 +120,26 @@ impl ConsumeStream {
         Self { opened: Arc::new(opened), readers: HashMap::new() }
     }
 
-    /// Serves until the client is gone or `stop` turns true.
-    pub async fn run(mut self, mut requests: Streaming<v1::ConsumeRequest>, mut stop: watch::Receiver<bool>) {
-        loop {
-            let request = tokio::select! {
-                request = requests.message() => request,
-                _ = stop.wait_for(|stop| *stop) => return,
-                () = self.opened.answers.closed() => return,
-            };
-            let Ok(Some(request)) = request else { return };
+    /// Serves until the client is gone, the consumer has lost this stream or `stop` turns true.
+    pub async fn run(
+        mut self,
+        requests: Streaming<v1::ConsumeRequest>,
+        mut stop: watch::Receiver<bool>,
+        place: Place,
+        closer: Closer,
+    ) {
+        let opened = Arc::clone(&self.opened);
+        tokio::select! {
+            () = self.serve(requests) => {}
+            error = opened.ended(place) => closer.close(&error),
+            _ = stop.wait_for(|stop| *stop) => {}
+            () = opened.answers.closed() => {}
+        }
+    }
+
+    /// Takes requests until there are no more.
+    async fn serve(&mut self, mut requests: Streaming<v1::ConsumeRequest>) {
+        while let Ok(Some(request)) = requests.message().await {
             match request.action {
                 Some(Action::Start(start)) => self.start(start),
                 Some(Action::Stop(stop)) => self.stop(stop.topic, stop.vgroup),
