@@ -144,7 +144,7 @@ fn a_condition_of_thousands_of_parts_is_planned_and_runs() {
                 2,
             ),
             (format!("SELECT COUNT(*) FROM s WHERE {tags}"), 1),
-            (format!("SELECT COUNT(*) FROM m WHERE v+0 > d OR ({other})"), 2),
+            (format!("SELECT COUNT(*) FROM m WHERE v+0 > d OR ({other})"), 3),
         ] {
             let found = store.query(&sql).unwrap_or_else(|e| panic!("{}: {e}", &sql[..60]));
             assert_eq!(rows(&found)[0][0].as_i64(), Some(count), "{}", &sql[..60]);

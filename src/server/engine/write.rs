@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use model::{Code, DatabaseInfo, Error, Result, TableKind, TableSchema, TableUid, VgroupId};
+use model::{Clock as _, Code, DatabaseInfo, Error, Result, TableKind, TableSchema, TableUid, VgroupId};
 use proto::write::WriteBlock;
 use query::ast::ObjectName;
 use query::insert::{InsertCatalog, InsertContext, InsertPlan, InsertTarget, TargetKind, parse_insert};
