@@ -10,10 +10,10 @@ use std::time::Duration;
 use client::{Code, Connection, Consumer, Message, Skipped, Value};
 use parking_lot::Mutex;
 
-use crate::support::{PATIENCE, Server, connect, consumer, drain, query, refusal, tidemark, wait_for};
+use crate::support::one_table::{START_MS, reading, values, write};
+use crate::support::{PATIENCE, Server, connect, drain, query, refusal, tidemark, wait_for};
 
 const QUIET: Duration = Duration::from_millis(500);
-const START_MS: i64 = 1_700_000_000_000;
 
 /// One vgroup, a table, a topic; `options` of the database.
 async fn start(options: &str) -> (Server, Connection) {
@@ -23,24 +23,6 @@ async fn start(options: &str) -> (Server, Connection) {
     query(&connection, "CREATE TABLE d.n (ts TIMESTAMP, v INT)").await;
     query(&connection, "CREATE TOPIC t AS SELECT ts, v FROM d.n").await;
     (server, connection)
-}
-
-async fn write(connection: &Connection, values: std::ops::Range<i64>) {
-    for v in values {
-        query(connection, &format!("INSERT INTO d.n VALUES ({}, {v})", START_MS + v)).await;
-    }
-}
-
-/// A consumer that gets a message for each write and commits by hand.
-async fn reading(connection: &Connection, group: &str, reset: &str) -> Consumer {
-    let parameters = [("auto.offset.reset", reset), ("enable.auto.commit", "false"), ("min.poll.rows", "1")];
-    let consumer = consumer(connection, group, &parameters);
-    consumer.subscribe(["t"]).await.expect("subscribe");
-    consumer
-}
-
-fn values(messages: &[Message]) -> Vec<i64> {
-    messages.iter().flat_map(Message::rows).map(|row| row.get(1).expect("v")).collect()
 }
 
 /// Everything in the topic, read by a group of its own.

@@ -2,21 +2,10 @@
 
 use std::time::Duration;
 
-use client::{Code, ConnectOptions, Connection};
+use client::{Code, Connection};
 
+use crate::rights::people::{PASSWORD, connect_as};
 use crate::support::{Server, connect, consumer, query, refusal, shares, sql_refusal, wait_for};
-
-const PASSWORD: &str = "Secret-1";
-
-async fn connect_as(server: &Server, user: &str) -> Connection {
-    let options = ConnectOptions {
-        host: server.address().to_owned(),
-        user: user.to_owned(),
-        password: PASSWORD.to_owned(),
-        ..ConnectOptions::default()
-    };
-    Connection::connect(options).await.expect("the user logs in")
-}
 
 async fn rights(connection: &Connection) -> Vec<String> {
     let rows = query(connection, "SHOW USER PRIVILEGES").await;

@@ -530,17 +530,17 @@ fn drop_topic_while_members_leave_says_in_use_then_rebalancing() {
     world.drop_topic("t", false).unwrap();
 }
 
+/// A user `u` without rights.
+fn make_user(world: &mut World) {
+    let (name, hash) = ("u".into(), "h".into());
+    let user = Command::CreateUser { by: "root".into(), name, hash, sysinfo: true, createdb: false };
+    world.run(user).unwrap();
+}
+
 #[test]
 fn a_revoked_consumer_stays_a_member_and_is_told() {
     let mut world = World::new(1);
-    let user = Command::CreateUser {
-        by: "root".into(),
-        name: "u".into(),
-        hash: "h".into(),
-        sysinfo: true,
-        createdb: false,
-    };
-    world.run(user).unwrap();
+    make_user(&mut world);
     let mut spec = World::spec(1, "g");
     spec.user = "u".into();
     assert_eq!(code(world.subscribe_as(spec.clone(), &["t"])), Some(Code::NoPrivilege));
@@ -560,14 +560,7 @@ fn a_revoked_consumer_stays_a_member_and_is_told() {
 #[test]
 fn members_that_may_read_have_the_vgroups_of_those_that_may_not() {
     let mut world = joined(4, &[1]);
-    let user = Command::CreateUser {
-        by: "root".into(),
-        name: "u".into(),
-        hash: "h".into(),
-        sysinfo: true,
-        createdb: false,
-    };
-    world.run(user).unwrap();
+    make_user(&mut world);
     let grant = |give: bool| {
         let (by, user, grant) = ("root".to_owned(), "u".to_owned(), Grant::Subscribe("t".into()));
         if give { Command::Grant { by, user, grant } } else { Command::Revoke { by, user, grant } }

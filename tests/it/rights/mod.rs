@@ -5,5 +5,5 @@
 
 mod cases;
 mod methods;
-mod people;
+pub mod people;
 mod statements;

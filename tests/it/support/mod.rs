@@ -3,6 +3,7 @@
 mod by_hand;
 mod cluster;
 mod data;
+pub mod one_table;
 mod server;
 
 pub use by_hand::{ByHand, Held, patient, send};

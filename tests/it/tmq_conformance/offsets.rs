@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use client::{Code, Connection, Consumer, Message};
+use client::{Code, Connection};
 
 use super::{all, subscriptions};
+use crate::support::one_table::{reading, values, write};
 use crate::support::{Server, connect, consumer, number, query, refusal, wait_for};
 
 const QUIET: Duration = Duration::from_secs(1);
@@ -18,29 +19,11 @@ async fn start() -> (Server, Connection) {
     (server, connection)
 }
 
-async fn write(connection: &Connection, values: std::ops::Range<i64>) {
-    for v in values {
-        query(connection, &format!("INSERT INTO d.n VALUES ({}, {v})", 1_700_000_000_000 + v)).await;
-    }
-}
-
-/// A consumer that gets a message for each write and commits by hand.
-async fn subscribed(connection: &Connection, group: &str, reset: &str) -> Consumer {
-    let parameters = [("auto.offset.reset", reset), ("enable.auto.commit", "false"), ("min.poll.rows", "1")];
-    let consumer = consumer(connection, group, &parameters);
-    consumer.subscribe(["t"]).await.expect("subscribe");
-    consumer
-}
-
-fn values(messages: &[Message]) -> Vec<i64> {
-    messages.iter().flat_map(Message::rows).map(|row| row.get(1).expect("v")).collect()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn s15_24_uncommitted_work_comes_again() {
     let (_server, connection) = start().await;
     write(&connection, 0..6).await;
-    let first = subscribed(&connection, "g", "earliest").await;
+    let first = reading(&connection, "g", "earliest").await;
     let mut seen = Vec::new();
     while seen.len() < 3 {
         let message = first.poll(QUIET).await.expect("poll").expect("a message");
@@ -50,16 +33,16 @@ async fn s15_24_uncommitted_work_comes_again() {
     first.close().await.expect("close");
     assert_eq!(seen, [0, 1, 2]);
 
-    let second = subscribed(&connection, "g", "earliest").await;
+    let second = reading(&connection, "g", "earliest").await;
     let rest = all(&second).await;
     assert_eq!(values(&rest), [3, 4, 5], "goes on with the record after the commit");
     second.close().await.expect("close");
 
-    let third = subscribed(&connection, "g", "latest").await;
+    let third = reading(&connection, "g", "latest").await;
     assert_eq!(values(&all(&third).await), [3, 4, 5], "uncommitted work comes again");
     third.close().await.expect("close");
 
-    let other = subscribed(&connection, "other", "earliest").await;
+    let other = reading(&connection, "other", "earliest").await;
     assert_eq!(values(&all(&other).await), [0, 1, 2, 3, 4, 5], "groups are independent");
     other.close().await.expect("close");
 }
@@ -68,7 +51,7 @@ async fn s15_24_uncommitted_work_comes_again() {
 async fn s15_10_latest_is_what_comes_after_the_first_poll() {
     let (_server, connection) = start().await;
     write(&connection, 0..3).await;
-    let latest = subscribed(&connection, "late", "latest").await;
+    let latest = reading(&connection, "late", "latest").await;
     assert_eq!(values(&all(&latest).await), [0; 0]);
     write(&connection, 3..5).await;
     assert_eq!(values(&all(&latest).await), [3, 4]);
@@ -79,7 +62,7 @@ async fn s15_10_latest_is_what_comes_after_the_first_poll() {
 async fn s15_11_without_a_policy_there_has_to_be_a_commit() {
     let (_server, connection) = start().await;
     write(&connection, 0..3).await;
-    let none = subscribed(&connection, "g", "none").await;
+    let none = reading(&connection, "g", "none").await;
     assert_eq!(refusal(&none, QUIET).await.code(), Code::NoCommittedOffset, "no offset to go on from");
     wait_for("its report", || async {
         let offset = subscriptions::<Option<String>>(&connection, "g", "offset").await;
@@ -91,7 +74,7 @@ async fn s15_11_without_a_policy_there_has_to_be_a_commit() {
     let part = none.assignment("t").await.expect("assignment").remove(0);
     none.commit_offset_sync("t", part.vgroup, part.end).await.expect("commit");
     none.close().await.expect("close");
-    let again = subscribed(&connection, "g", "none").await;
+    let again = reading(&connection, "g", "none").await;
     write(&connection, 3..4).await;
     assert_eq!(values(&all(&again).await), [3]);
     again.close().await.expect("close");
@@ -168,7 +151,7 @@ async fn s15_27_the_next_poll_starts_where_it_was_sought() {
 async fn s15_27_seeking_a_message_delivers_it_again() {
     let (_server, connection) = start().await;
     write(&connection, 0..4).await;
-    let consumer = subscribed(&connection, "g", "earliest").await;
+    let consumer = reading(&connection, "g", "earliest").await;
     let messages = all(&consumer).await;
     assert_eq!(values(&messages), [0, 1, 2, 3]);
     let second = messages.iter().find(|m| values(std::slice::from_ref(m)).contains(&1)).expect("row 1");
@@ -185,7 +168,7 @@ async fn s15_27_seeking_a_message_delivers_it_again() {
 async fn s15_28_offsets_are_checked_before_they_are_taken() {
     let (_server, connection) = start().await;
     write(&connection, 0..4).await;
-    let consumer = subscribed(&connection, "g", "earliest").await;
+    let consumer = reading(&connection, "g", "earliest").await;
     all(&consumer).await;
     let part = consumer.assignment("t").await.expect("assignment").remove(0);
     for (topic, vgroup, offset, ended) in [
@@ -209,7 +192,7 @@ async fn s15_29_s15_30_nothing_is_known_before_it_was_asked_for_or_committed() {
     write(&connection, 0..4).await;
     let vgroup = number(&connection, "SELECT vgroup_id FROM information_schema.ins_vgroups").await;
     let vgroup = u32::try_from(vgroup).expect("a vgroup");
-    let consumer = subscribed(&connection, "g", "earliest").await;
+    let consumer = reading(&connection, "g", "earliest").await;
     assert_eq!(super::code_of(consumer.position("t", vgroup)), 0x4010);
     assert_eq!(super::code_of(consumer.committed("t", vgroup).await), 0x4011);
     consumer.assignment("t").await.expect("assignment");
@@ -221,12 +204,12 @@ async fn s15_29_s15_30_nothing_is_known_before_it_was_asked_for_or_committed() {
 async fn s15_31_the_next_consumer_starts_at_the_committed_offset() {
     let (_server, connection) = start().await;
     write(&connection, 0..6).await;
-    let first = subscribed(&connection, "g", "earliest").await;
+    let first = reading(&connection, "g", "earliest").await;
     let messages = all(&first).await;
     let offset = messages[3].begin();
     first.commit_offset_sync("t", messages[3].vgroup(), offset).await.expect("commit");
     first.close().await.expect("close");
-    let second = subscribed(&connection, "g", "earliest").await;
+    let second = reading(&connection, "g", "earliest").await;
     let messages = all(&second).await;
     assert_eq!(values(&messages), [3, 4, 5]);
     assert!(messages[0].begin() >= offset);
@@ -250,7 +233,7 @@ async fn s15_32_an_assignment_right_after_subscribing() {
 async fn s15_25_killed_between_delivery_and_commit() {
     let (mut server, connection) = start().await;
     write(&connection, 0..4).await;
-    let consumer = subscribed(&connection, "g", "earliest").await;
+    let consumer = reading(&connection, "g", "earliest").await;
     let first = consumer.poll(QUIET).await.expect("poll").expect("a message");
     consumer.commit_sync(&first).await.expect("commit");
     let delivered = all(&consumer).await;
@@ -262,7 +245,7 @@ async fn s15_25_killed_between_delivery_and_commit() {
     let connection = connect(&server).await;
     wait_for("the dead consumer is gone", || async { query(&connection, "SHOW CONSUMERS").await.is_empty() })
         .await;
-    let consumer = subscribed(&connection, "g", "earliest").await;
+    let consumer = reading(&connection, "g", "earliest").await;
     assert_eq!(values(&all(&consumer).await), [1, 2, 3], "from the commit, which the kill did not take");
     consumer.close().await.expect("close");
 }
@@ -271,7 +254,7 @@ async fn s15_25_killed_between_delivery_and_commit() {
 async fn seeking_again_and_again_does_not_use_up_the_flow() {
     let (_server, connection) = start().await;
     write(&connection, 0..40).await;
-    let consumer = subscribed(&connection, "g", "earliest").await;
+    let consumer = reading(&connection, "g", "earliest").await;
     let first = consumer.poll(QUIET).await.expect("poll").expect("a message");
     // Each seek stops a reader in the middle of what it sends.
     for _ in 0..200 {
