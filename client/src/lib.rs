@@ -30,6 +30,8 @@ mod sql;
 mod writer;
 
 pub use connection::{ConnectOptions, Connection};
+#[doc(hidden)]
+pub use consumer::sim;
 pub use consumer::{
     AutoOffsetReset, Block, CommitCallback, ConfigError, Consumer, ConsumerConfig, ConsumerState, Message,
     MessageKind, Messages, OfflineVgroup, Skipped, VgroupAssignment,

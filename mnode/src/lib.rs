@@ -21,10 +21,13 @@ mod shards;
 mod spec;
 mod state;
 
-pub use coordinator::{Coordinator, Heartbeat, HeartbeatReply, PlaceReport, Progress};
+pub use coordinator::{
+    ConsumerAssignment, Coordinator, HandOver, Heartbeat, HeartbeatReply, OfflineVgroup, PlaceReport, Progress,
+    TopicAssignment, Work,
+};
 pub use node::{
-    ConsumerAssignment, ConsumerRow, DEFAULT_PASSWORD, DdlOutcome, HandOver, Listening, Mnode, MnodeOptions,
-    OfflineVgroup, PasswordCost, SettingRow, SubscriptionRow, TopicAssignment, TopicRow,
+    ConsumerRow, DEFAULT_PASSWORD, DdlOutcome, Listening, Mnode, MnodeOptions, PasswordCost, SettingRow,
+    SubscriptionRow, TopicRow,
 };
 pub use rebalance::{Assignment, rebalance};
 pub use shards::{OwnerChange, Shards, StableDdl, TopicDdl, TopicInfo};

@@ -16,6 +16,8 @@ mod maintenance;
 pub mod propose;
 pub mod record;
 mod scan;
+#[doc(hidden)]
+pub mod sim;
 pub mod state;
 pub mod store;
 pub mod subscribe;

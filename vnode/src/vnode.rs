@@ -283,16 +283,9 @@ impl Vnode {
     /// # Errors
     /// Of the log.
     pub async fn apply_topic(&self, ddl: TopicDdl) -> Result<Option<Version>> {
-        let (id, is_drop) = match &ddl {
-            TopicDdl::Create(topic) | TopicDdl::Reload(topic) => (topic.id, false),
-            TopicDdl::Drop(id) => (*id, true),
-        };
+        let (id, is_drop) = ddl.topic();
         let applied = self.proposer.exclusive(|state, _, _| propose::control::topic(state, ddl)).await?;
-        if is_drop {
-            self.findings.forget_topic(id);
-        } else if applied.is_some() {
-            self.findings.reloaded(id);
-        }
+        self.findings.topic_changed(id, is_drop, applied.is_some());
         Ok(applied)
     }
 

@@ -253,14 +253,7 @@ impl Shared {
     }
 
     fn subscription(&self, topics: Vec<String>) -> v1::SubscribeRequest {
-        v1::SubscribeRequest {
-            consumer: self.consumer,
-            group: self.config.group.clone(),
-            client_id: self.config.client_id.clone(),
-            topics,
-            parameters: Some(self.config.parameters()),
-            host: host_name(),
-        }
+        wire::subscription(self.consumer, &self.config, topics, host_name())
     }
 
     async fn subscribe_once(&self, topics: Vec<String>) -> Result<(), Status> {
@@ -335,12 +328,7 @@ impl Shared {
         if commits.is_empty() {
             return Ok(());
         }
-        let message = v1::CommitRequest {
-            consumer: self.consumer,
-            group: self.config.group.clone(),
-            offsets: commits.iter().map(Commit::to_wire).collect(),
-            keep: self.config.wal_marker,
-        };
+        let message = wire::commits(self.consumer, &self.config, &commits);
         // Sequence numbers make repeating safe: an older commit changes nothing.
         let answer = self.connection.call(Repeat::Always, |session| {
             let request = session.request(message.clone());

@@ -7,6 +7,8 @@ mod hand_over;
 mod hand_over_tests;
 mod message;
 mod offsets;
+#[doc(hidden)]
+pub mod sim;
 mod state;
 #[cfg(test)]
 mod state_tests;
@@ -127,6 +129,18 @@ impl Drop for Consumer {
     }
 }
 
+/// What the state is to know of a configuration.
+fn settings(config: &ConsumerConfig) -> Settings {
+    Settings {
+        reset: config.auto_offset_reset,
+        auto_commit_interval: config
+            .commits_automatically()
+            .then(|| Duration::from_millis(config.auto_commit_interval_ms.into())),
+        replay: config.enable_replay,
+        messages_ahead: config.messages_ahead.max(1),
+    }
+}
+
 impl Connection {
     /// A consumer over this connection; `td.connect.*` of the configuration is not looked at.
     ///
@@ -134,20 +148,12 @@ impl Connection {
     /// [`Code::InvalidParameters`] without a group.
     pub fn consumer(&self, config: ConsumerConfig) -> Result<Consumer> {
         config.check()?;
-        let settings = Settings {
-            reset: config.auto_offset_reset,
-            auto_commit_interval: config
-                .commits_automatically()
-                .then(|| Duration::from_millis(config.auto_commit_interval_ms.into())),
-            replay: config.enable_replay,
-            messages_ahead: config.messages_ahead.max(1),
-        };
         let shared = Shared {
             connection: self.clone(),
             consumer: rand::random_range(1..=u64::MAX),
-            config,
             started: Instant::now(),
-            state: Mutex::new(State::new(settings)),
+            state: Mutex::new(State::new(settings(&config))),
+            config,
             changed: Notify::new(),
             outgoing: Notify::new(),
         };

@@ -9,6 +9,7 @@ use proto::v1::consume_response::Event as Wire;
 
 use super::config::{AutoOffsetReset, ConsumerConfig};
 use super::message::{Block, MessageKind, RecordRun, Skipped, offset};
+use super::offsets::Commit;
 use super::state::{Event, Key, LogRange, Received, Request};
 use crate::decode::Layout;
 
@@ -109,6 +110,33 @@ fn records(versions: &[u64], rows: &[u32], blocks: &[Block]) -> Result<Vec<Recor
 
 fn request(action: Action) -> v1::ConsumeRequest {
     v1::ConsumeRequest { action: Some(action) }
+}
+
+/// The request for a whole set of topics, from `host`.
+pub(super) fn subscription(
+    consumer: u64,
+    config: &ConsumerConfig,
+    topics: Vec<String>,
+    host: String,
+) -> v1::SubscribeRequest {
+    v1::SubscribeRequest {
+        consumer,
+        group: config.group.clone(),
+        client_id: config.client_id.clone(),
+        topics,
+        parameters: Some(config.parameters()),
+        host,
+    }
+}
+
+/// The request that stores offsets.
+pub(super) fn commits(consumer: u64, config: &ConsumerConfig, commits: &[Commit]) -> v1::CommitRequest {
+    v1::CommitRequest {
+        consumer,
+        group: config.group.clone(),
+        offsets: commits.iter().map(Commit::to_wire).collect(),
+        keep: config.wal_marker,
+    }
 }
 
 /// The stream's first request.

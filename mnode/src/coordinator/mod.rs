@@ -1,6 +1,7 @@
 //! What the leader knows besides the replicated state, and loses with it: who was heard of when, how far consumers say
 //! they are, which shards cannot be reached. Counts ticks, reads no clock; decides by returning commands.
 
+mod assignment;
 mod hand_over;
 mod liveness;
 mod plan;
@@ -10,6 +11,7 @@ mod reach;
 mod rules;
 #[cfg(test)]
 mod simulation;
+mod work;
 #[cfg(test)]
 mod world;
 
@@ -19,7 +21,9 @@ use model::{ConsumerId, Result, TopicId};
 
 use crate::state::{Command, GroupKey, MnodeState};
 
+pub use assignment::{ConsumerAssignment, HandOver, OfflineVgroup, TopicAssignment};
 pub use progress::{PlaceReport, Progress};
+pub use work::Work;
 
 /// The leader's volatile side of the consumer groups.
 #[derive(Debug, Default)]

@@ -312,6 +312,6 @@ impl World {
 
     /// A vgroup more in a database, as a split would make.
     pub(super) fn add_vgroup(&mut self, database: &str) -> VgroupId {
-        self.state.add_vgroup_for_test(database)
+        self.state.add_vgroup(database).unwrap()
     }
 }

@@ -4,40 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use model::{Result, TopicId, VgroupId};
+use model::{Result, VgroupId};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
 use super::Inner;
-use crate::shards::TopicDdl;
-use crate::state::{Command, GroupKey, IntentKind};
+use crate::coordinator::Work;
+use crate::state::Command;
 
 /// Jobs that run at once; the rest waits for its turn.
 const JOBS_MAX: usize = 64;
-
-/// Something that is done by one job at a time.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Work {
-    /// With the topic whose groups it removes.
-    Intent {
-        id: u64,
-        removes: Option<TopicId>,
-    },
-    Switch(GroupKey),
-}
-
-impl Work {
-    /// Whether it has to wait for another job: a shard that is told an owner after it has dropped the group would keep
-    /// the group for ever.
-    fn waits_for(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Intent { removes: Some(topic), .. }, Self::Switch(key)) => key.topic == *topic,
-            _ => false,
-        }
-    }
-}
 
 /// How a job ended.
 struct Done {
@@ -114,24 +92,10 @@ async fn do_work(inner: Arc<Inner>, work: Work) -> Done {
     Done { work, failed: result.is_err() }
 }
 
-fn removes(kind: &IntentKind) -> Option<TopicId> {
-    match kind {
-        IntentKind::Topic(TopicDdl::Drop(topic)) => Some(*topic),
-        IntentKind::DropGroup { key } => Some(key.topic),
-        _ => None,
-    }
-}
-
 impl Inner {
-    /// What the state says is under way.
+    /// What is under way and may go on.
     fn work(&self) -> Vec<Work> {
-        self.read(|state| {
-            let coordinator = self.notices.coordinator.lock();
-            let switches = state.groups().filter(|(key, _)| coordinator.may_switch(state, key));
-            let switches = switches.map(|(key, _)| Work::Switch(key.clone()));
-            let intents = state.intents().map(|i| Work::Intent { id: i.id, removes: removes(&i.kind) });
-            intents.chain(switches).collect()
-        })
+        self.read(|state| self.notices.coordinator.lock().work(state))
     }
 
     /// Proposes the rebalances that are due, all together, so that they share the log's fsync.

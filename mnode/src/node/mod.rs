@@ -32,7 +32,7 @@ use crate::shards::Shards;
 use crate::state::settings::REBALANCE_INTERVAL_S;
 use crate::state::{Catalog, Command, MnodeState};
 
-pub use consumers::{ConsumerAssignment, HandOver, Listening, OfflineVgroup, TopicAssignment};
+pub use consumers::Listening;
 pub use ddl::DdlOutcome;
 pub use password::{DEFAULT_PASSWORD, PasswordCost};
 pub use show::{ConsumerRow, SettingRow, SubscriptionRow, TopicRow};

@@ -200,16 +200,24 @@ impl MnodeState {
     }
 }
 
-#[cfg(test)]
 impl MnodeState {
-    /// No statement adds a vgroup yet; rebalancing has to bear it all the same.
-    pub(crate) fn add_vgroup_for_test(&mut self, database: &str) -> model::VgroupId {
+    /// A vgroup more, as a split would make. No statement does that yet; rebalancing has to bear it all the same, and
+    /// simulations see to it.
+    ///
+    /// # Errors
+    /// 0x0388
+    #[doc(hidden)]
+    pub fn add_vgroup(&mut self, database: &str) -> Result<model::VgroupId> {
+        let id = self.catalog.database(database)?.info.id;
         let vgroup = model::VgroupId(self.counters.vgroup);
         self.counters.vgroup += 1;
-        let id = self.catalog.database(database).unwrap().info.id;
         self.catalog_mut().edit_database(id, |d| Arc::make_mut(&mut d.info).vgroups.push(vgroup));
-        vgroup
+        Ok(vgroup)
     }
+}
+
+#[cfg(test)]
+impl MnodeState {
 
     pub(crate) fn remove_vgroup_for_test(&mut self, database: &str, vgroup: model::VgroupId) {
         let id = self.catalog.database(database).unwrap().info.id;

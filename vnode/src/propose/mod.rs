@@ -15,7 +15,7 @@ mod request;
 mod rows;
 mod shell;
 mod tags;
-mod write;
+pub(crate) mod write;
 
 use std::sync::Arc;
 

@@ -188,6 +188,16 @@ pub enum TopicDdl {
     Drop(TopicId),
 }
 
+impl TopicDdl {
+    /// Which topic, and whether it goes.
+    pub(crate) const fn topic(&self) -> (TopicId, bool) {
+        match self {
+            Self::Create(topic) | Self::Reload(topic) => (topic.id, false),
+            Self::Drop(id) => (*id, true),
+        }
+    }
+}
+
 /// Who reads this vgroup for a (topic, group), by the mnode. Idempotent; an epoch below the one in force changes nothing
 /// and is no error.
 #[derive(Clone, Debug, PartialEq, Eq)]

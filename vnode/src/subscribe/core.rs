@@ -16,11 +16,11 @@ use crate::state::{GroupKey, VnodeState};
 
 /// What a reader reads from.
 #[derive(Clone, Debug)]
-pub(super) struct Log {
-    pub(super) wal: WalReader,
-    pub(super) state: Arc<RwLock<VnodeState>>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) findings: Arc<Findings>,
+pub(crate) struct Log {
+    pub(crate) wal: WalReader,
+    pub(crate) state: Arc<RwLock<VnodeState>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) findings: Arc<Findings>,
 }
 
 /// A record as the topic shows it.
@@ -32,7 +32,7 @@ struct Seen {
 
 /// One reader.
 #[derive(Debug)]
-pub(super) struct Core {
+pub(crate) struct Core {
     log: Log,
     key: GroupKey,
     request: SubscribeRequest,
@@ -55,7 +55,7 @@ struct Sight {
 
 impl Core {
     /// Starts at `position`; what is `skipped` before it is told with the first batch.
-    pub(super) fn new(
+    pub(crate) fn new(
         log: Log,
         request: SubscribeRequest,
         position: Version,
@@ -76,11 +76,11 @@ impl Core {
         }
     }
 
-    pub(super) const fn position(&self) -> Version {
+    pub(crate) const fn position(&self) -> Version {
         self.position
     }
 
-    pub(super) const fn seen(&self) -> Version {
+    pub(crate) const fn seen(&self) -> Version {
         self.seen
     }
 
@@ -91,7 +91,7 @@ impl Core {
     }
 
     /// See [`super::Subscription::read`].
-    pub(super) fn read(&mut self, topics: &TopicCache, deadline_ns: i64) -> Result<Read> {
+    pub(crate) fn read(&mut self, topics: &TopicCache, deadline_ns: i64) -> Result<Read> {
         let sight = self.look(topics)?;
         self.seen = Version(sight.end.0.saturating_sub(1));
         if let Some(batch) = self.rest.pop_front() {

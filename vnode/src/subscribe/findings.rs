@@ -116,13 +116,22 @@ impl Findings {
         self.groups.lock().retain(|key, _| key.0 != topic || key.1 != group);
     }
 
+    /// A topic was told to change, or to go; whether that `applied` says that it was news.
+    pub(crate) fn topic_changed(&self, topic: TopicId, is_drop: bool, applied: bool) {
+        if is_drop {
+            self.forget_topic(topic);
+        } else if applied {
+            self.reloaded(topic);
+        }
+    }
+
     /// A topic was dropped.
-    pub(crate) fn forget_topic(&self, topic: TopicId) {
+    fn forget_topic(&self, topic: TopicId) {
         self.groups.lock().retain(|key, _| key.0 != topic);
     }
 
     /// A topic shows other things from now on: also of what had nothing to show.
-    pub(crate) fn reloaded(&self, topic: TopicId) {
+    fn reloaded(&self, topic: TopicId) {
         let mut groups = self.groups.lock();
         groups
             .iter_mut()

@@ -4,7 +4,7 @@
 //! [`Subscription::ready`]. A reader is woken by every applied record. A change of owner, a dropped topic and a dropped
 //! group are records too, so that a parked reader learns of them in the same way, in the order of the log.
 //!
-//! `core` reads, `evaluate` says what a topic shows of a record (`rows` for its expressions, `meta` and `json` for
+//! `start` finds where to begin, `core` reads, `evaluate` says what a topic shows of a record (`rows` for its expressions, `meta` and `json` for
 //! events), `gather` makes batches of it; `findings` keeps what comes to light on the way.
 
 mod compiled;
@@ -15,6 +15,7 @@ mod gather;
 mod json;
 mod meta;
 mod rows;
+mod start;
 mod types;
 
 use std::fmt;
@@ -31,7 +32,9 @@ pub use types::{
     Batch, BatchKind, Block, BlockSchema, OffsetReset, Range, Read, ReadOptions, RecordRun, SubscribeRequest,
 };
 
-use self::core::{Core, Log};
+pub(crate) use self::core::{Core, Log};
+pub(crate) use start::{Resolved, known, remember, resolve};
+
 use crate::propose;
 use crate::vnode::Vnode;
 
@@ -45,10 +48,12 @@ pub struct Subscription {
 
 impl Subscription {
     pub(crate) async fn open(vnode: Arc<Vnode>, request: SubscribeRequest) -> Result<Self> {
-        let Start { position, skipped } = resolve(&vnode, &request).await?;
-        if let Some((from, to)) = skipped {
-            vnode.findings.gap(&(request.topic, request.group.clone()), from, to);
-        }
+        let retained = vnode.positions().retained;
+        let resolved = resolve(&vnode.state.read(), &vnode.findings, retained, &request)?;
+        let (position, skipped) = match resolved {
+            Resolved::At { position, skipped } => (position, skipped),
+            Resolved::Latest => (remember_latest(&vnode, &request).await?, None),
+        };
         let log = Log {
             wal: vnode.group.log(),
             state: Arc::clone(&vnode.state),
@@ -107,81 +112,14 @@ impl fmt::Debug for Subscription {
     }
 }
 
-/// Number of a log's first record, whether it is still there or not.
-const FIRST_VERSION: Version = Version(0);
-
-/// Where a reader starts.
-struct Start {
-    position: Version,
-    /// What retention took before it, the second not included, of all that the reader asked for.
-    skipped: Option<(Version, Version)>,
-}
-
-impl Start {
-    const fn at(position: Version) -> Self {
-        Self { position, skipped: None }
-    }
-}
-
-/// Finds it (tmq.md 3.2).
-async fn resolve(vnode: &Vnode, request: &SubscribeRequest) -> Result<Start> {
-    let known = {
-        let state = vnode.state.read();
-        core::check_owner(&state, request)?;
-        let held = state.groups.get(request.topic, &request.group);
-        let committed = held.and_then(|held| held.committed.as_ref()).map(|committed| committed.offset);
-        request
-            .position
-            .or(committed)
-            .or_else(|| held.and_then(|held| held.start).filter(|_| is_latest(request)))
-    };
-    if let Some(known) = known {
-        return check_kept(vnode, request, known).map(|()| Start::at(known));
-    }
-    match request.reset {
-        OffsetReset::None => Err(Error::of(Code::NoCommittedOffset)),
-        OffsetReset::Earliest => {
-            let position = vnode.positions().retained;
-            let skipped = (position > FIRST_VERSION).then_some((FIRST_VERSION, position));
-            Ok(Start { position, skipped })
-        }
-        OffsetReset::Latest => Ok(Start::at(remember_latest(vnode, request).await?)),
-    }
-}
-
-/// Whoever wants no policy does not want the oldest record in place of a committed offset either: a gap is an error then,
-/// told before anything is read. A reader at work learns of a gap with its next batch, as all do.
-fn check_kept(vnode: &Vnode, request: &SubscribeRequest, committed: Version) -> Result<()> {
-    if request.reset != OffsetReset::None || request.position.is_some() {
-        return Ok(());
-    }
-    let first = vnode.positions().retained;
-    let key = (request.topic, request.group.clone());
-    if vnode.findings.unread_from(&key, committed) >= first {
-        return Ok(());
-    }
-    let gone = format!("committed={committed} first_kept={first}");
-    let hint = "seek to a version that is kept, or choose earliest or latest";
-    Err(Error::with(Code::OffsetOutOfRange, gone).hint(hint))
-}
-
-fn is_latest(request: &SubscribeRequest) -> bool {
-    request.reset == OffsetReset::Latest
-}
-
 /// Writes to the log that the group starts here. Whoever takes the vgroup over before the first commit, or after a
 /// restart, goes on from there and not from a later "latest".
 async fn remember_latest(vnode: &Vnode, request: &SubscribeRequest) -> Result<Version> {
     let mut here = Version(0);
-    let (topic, group) = (request.topic, &request.group);
     let start = |state: &crate::state::VnodeState, _: &propose::Context, _| {
-        core::check_owner(state, request)?;
         here = state.applied().next();
-        propose::control::start(state, topic, group, here)
+        start::remember(state, request)
     };
     vnode.proposer.pipelined(start).await?;
-    let state = vnode.state.read();
-    let held = state.groups.get(topic, group);
-    let committed = held.and_then(|held| held.committed.as_ref()).map(|committed| committed.offset);
-    Ok(committed.or_else(|| held.and_then(|held| held.start)).unwrap_or(here))
+    Ok(start::known(&vnode.state.read(), request).unwrap_or(here))
 }
