@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{ConsumerId, Epoch, Result, TopicId};
 
-use crate::state::{GroupKey, MnodeState};
+use crate::state::{GroupKey, IntentKind, MnodeState};
 
 /// Ticks after which a hand-over goes on without those that have said nothing: a member that handles one message for
 /// long delivers that one twice, and nobody waits for it any longer.
@@ -85,11 +85,15 @@ impl super::Coordinator {
     }
 
     /// Whether the shards may be told the owners of the group's switch under way: everybody who loses vgroups by it has
-    /// released them, cannot be asked, or took too long.
+    /// released them, cannot be asked, or took too long. Not while a group that had this name is being dropped: its shards
+    /// would take the drop, or its next try, for one of the new group, or the new group for the old one's heir.
     #[must_use]
     pub fn may_switch(&self, state: &MnodeState, key: &GroupKey) -> bool {
         let Some(group) = state.group(key) else { return false };
         let Some(pending) = &group.pending else { return false };
+        if state.intents().any(|i| matches!(&i.kind, IntentKind::DropGroup { key: dropped } if dropped == key)) {
+            return false;
+        }
         let asked = self.hand_overs.under_way.get(key).filter(|asked| asked.epoch == pending.epoch);
         let is_done = |consumer: &ConsumerId| {
             !self.hand_overs.listening.contains_key(consumer)

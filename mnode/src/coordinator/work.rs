@@ -50,3 +50,31 @@ impl Coordinator {
         intents.chain(switches).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coordinator::world::World;
+    use crate::spec::DropGroupSpec;
+    use crate::state::Command;
+
+    /// A shard forgets a group by its name. Were it told the new group's owner before, nobody could read that vgroup.
+    #[test]
+    fn a_group_made_again_waits_for_the_drop_of_the_old_one() {
+        let mut world = World::new(2);
+        world.subscribe(1, &["t"]).unwrap();
+        world.drive();
+        let key = world.key("g", "t");
+        let spec = DropGroupSpec { group: "g".into(), topic: "t".into(), if_exists: false, force: true };
+        world.run(Command::DropGroup { by: "root".into(), spec }).unwrap();
+        world.subscribe(2, &["t"]).unwrap();
+        world.plan();
+        let work = |world: &World| world.coordinator.work(&world.state);
+        for _ in 0..3 {
+            assert!(matches!(&work(&world)[..], [Work::Intent { removes: Some(_), .. }]), "however long it takes");
+            world.coordinator.tick(&world.state);
+        }
+        world.finish_intents();
+        assert_eq!(work(&world), [Work::Switch(key)]);
+    }
+}

@@ -493,6 +493,7 @@ impl World {
                 self.oracle.believes(place, Epoch(vgroup.epoch), ConsumerId(id));
             }
         }
+        self.oracle.keeps(id, &client.tokens);
         client.core.assign(assignment).unwrap();
         self.pump(id);
     }

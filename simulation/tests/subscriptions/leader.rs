@@ -229,10 +229,8 @@ impl World {
         self.note(|_| "another leader".into());
         let Leader { state, version, .. } = std::mem::take(&mut self.leader);
         self.leader = Leader { state, version, membership: true, ..Leader::default() };
-        self.shard_calls.retain(|call| call.answer.is_none());
+        self.shard_calls.retain(|call| call.answer.is_none() && matches!(call.ask, Ask::Owner(_)));
         self.shard_calls.iter_mut().for_each(|call| call.job = None);
-        let ids: Vec<u64> = self.clients.keys().copied().collect();
-        ids.into_iter().for_each(|id| self.cut(id));
         let asked: BTreeSet<VgroupId> = self
             .leader
             .state
@@ -244,6 +242,8 @@ impl World {
             self.leader.coordinator.probed(vgroup, ready);
         }
         self.drive();
+        let ids: Vec<u64> = self.clients.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.cut(id));
     }
 
     /// Whether nothing is under way and nothing is due.

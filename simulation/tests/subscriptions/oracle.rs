@@ -100,6 +100,12 @@ impl Oracle {
         }
     }
 
+    /// The consumer has only this left; what it gets once more it begins anew.
+    pub fn keeps(&mut self, consumer: u64, tokens: &BTreeMap<(u64, u32), Epoch>) {
+        let kept = |key: &(u64, u64, u32, Epoch)| tokens.get(&(key.1, key.2)) == Some(&key.3);
+        self.ends.retain(|key, _| key.0 != consumer || kept(key));
+    }
+
     /// The application has done with these records.
     pub fn handled(&mut self, place: Place, versions: impl Iterator<Item = u64>) {
         self.groups.entry(place).or_default().handled.extend(versions);

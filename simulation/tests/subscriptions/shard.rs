@@ -18,7 +18,6 @@ use crate::world::{Planted, World};
 
 #[derive(Debug)]
 pub struct Shard {
-    pub database: &'static str,
     pub sim: SimShard,
     /// Refuses every change.
     pub broken: bool,
@@ -131,11 +130,11 @@ impl Stream {
 }
 
 impl World {
-    pub fn add_shard(&mut self, vgroup: VgroupId, database: &'static str, mut info: DatabaseInfo) {
+    pub fn add_shard(&mut self, vgroup: VgroupId, mut info: DatabaseInfo) {
         // Every name is placed here.
         info.vgroups = vec![vgroup];
         let sim = SimShard::new(vgroup, info.into(), self.clock.clone(), &self.topics).unwrap();
-        let mut shard = Shard { database, sim, broken: false, rows: BTreeMap::new() };
+        let mut shard = Shard { sim, broken: false, rows: BTreeMap::new() };
         shard.sim.apply_stable(vnode::StableDdl::Create(rows::meter())).unwrap();
         self.shards.insert(vgroup, shard);
     }

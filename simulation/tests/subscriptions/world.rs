@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use vnode::sim::SimTopics;
 
 use crate::client::{Client, Flight};
-use crate::leader::{Leader, ShardCall, unreachable};
+use crate::leader::{Ask, Leader, ShardCall, unreachable};
 use crate::oracle::{Oracle, Place};
 use crate::rows::{Filter, START_NS};
 use crate::shard::Shard;
@@ -129,7 +129,7 @@ impl World {
             world.drive();
             let info = Arc::clone(&world.leader.state.catalog().database(name).unwrap().info);
             for vgroup in &info.vgroups {
-                world.add_shard(*vgroup, name, (*info).clone());
+                world.add_shard(*vgroup, (*info).clone());
             }
         }
         for at in 0..TOPICS.len() {
@@ -240,10 +240,10 @@ impl World {
         }
         let vgroup = self.leader.state.add_vgroup(name).unwrap();
         self.note(|_| format!("{vgroup} comes to {name}"));
-        self.add_shard(vgroup, name, (*database).clone());
+        self.add_shard(vgroup, (*database).clone());
         for (of, _) in TOPICS.iter().filter(|(_, of)| *of == name) {
             let Ok(topic) = self.leader.state.catalog().topic(of).cloned() else { continue };
-            let ask = crate::leader::Ask::Topic(mnode::TopicDdl::Create(topic));
+            let ask = Ask::Topic(mnode::TopicDdl::Create(topic));
             self.ask(&mut ShardCall { job: None, vgroup, ask, answer: None });
         }
     }
@@ -294,14 +294,17 @@ impl World {
             }
             return;
         }
+        let may_be_late = self.storm && matches!(call.ask, Ask::Owner(_));
         if self.storm && self.rng.random_bool(0.05) && call.job.is_some() {
-            // Whoever asks gives up; the shard may hear of it later.
+            // Whoever asks gives up. Of an owner the shard may hear later; what a statement asks is asked by a call
+            // that goes with whoever gives up, or its record is in the log before that of the next try.
             let late = ShardCall { job: None, ..call.clone() };
             call.answer = Some(Err(unreachable()));
-            self.shard_calls.extend([late, call]);
+            self.shard_calls.push(call);
+            self.shard_calls.extend(may_be_late.then_some(late));
             return;
         }
-        if self.storm && self.rng.random_bool(0.05) {
+        if may_be_late && self.rng.random_bool(0.05) {
             self.shard_calls.push(ShardCall { job: None, ..call.clone() });
         }
         self.ask(&mut call);
