@@ -18,7 +18,9 @@ use crate::propose::write::{self, SchemaBlocks};
 use crate::propose::{self, Checked, Context, Overlay, control, ddl};
 use crate::state::VnodeState;
 use crate::store::{CompressionLevels, Manifest, Store, StoreOptions};
-use crate::subscribe::{Core, Findings, Log, Read, Resolved, SubscribeRequest, TopicCache, known, remember, resolve};
+use crate::subscribe::{
+    Core, Findings, Log, Read, Resolved, SubscribeRequest, TopicCache, known, remember, resolve,
+};
 use crate::{CommitRequest, OwnerChange, StableDdl, TopicDdl, WriteRequest};
 
 /// A queued record, to ask after.
@@ -61,8 +63,7 @@ impl SimShard {
     ) -> Result<Self> {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new());
         let options = Options { filler_bytes: 0, read_bytes: 4 << 10, ..Options::default() };
-        let (wal, _) =
-            Wal::open(disk, Path::new(DIR), options, clock.now_ns()).map_err(Error::internal)?;
+        let (wal, _) = Wal::open(disk, Path::new(DIR), options, clock.now_ns()).map_err(Error::internal)?;
         let state = Arc::new(RwLock::new(empty(&database)?));
         Ok(Self {
             vgroup,

@@ -77,33 +77,33 @@ impl Coordinator {
     /// # Errors
     /// 0x03E6
     pub fn assignment(&self, state: &MnodeState, id: ConsumerId) -> Result<ConsumerAssignment> {
-    let consumer = state.consumer(id)?;
-    let mut topics: Vec<_> = consumer
-        .topics
-        .iter()
-        .filter_map(|topic| {
-            let key = GroupKey { topic: *topic, group: consumer.group.clone() };
-            let (topic, group) = (state.catalog().topic_by_id(*topic)?, state.group(&key)?);
-            Some(TopicAssignment {
-                topic: Arc::clone(topic),
-                epoch: group.epoch,
-                // One that is gone is about to be taken away: its owner could only fail to read it.
-                vgroups: group.owned_by(id).filter(|(vgroup, _)| !self.is_gone(*vgroup)).collect(),
-                hand_over: hand_over(group, id),
-                offline: offline(state, self, &key, group),
-                permitted: state.may_subscribe(&consumer.user, topic),
+        let consumer = state.consumer(id)?;
+        let mut topics: Vec<_> = consumer
+            .topics
+            .iter()
+            .filter_map(|topic| {
+                let key = GroupKey { topic: *topic, group: consumer.group.clone() };
+                let (topic, group) = (state.catalog().topic_by_id(*topic)?, state.group(&key)?);
+                Some(TopicAssignment {
+                    topic: Arc::clone(topic),
+                    epoch: group.epoch,
+                    // One that is gone is about to be taken away: its owner could only fail to read it.
+                    vgroups: group.owned_by(id).filter(|(vgroup, _)| !self.is_gone(*vgroup)).collect(),
+                    hand_over: hand_over(group, id),
+                    offline: offline(state, self, &key, group),
+                    permitted: state.may_subscribe(&consumer.user, topic),
+                })
             })
+            .collect();
+        topics.sort_by(|a, b| a.topic.name.cmp(&b.topic.name));
+        Ok(ConsumerAssignment {
+            epoch: consumer.epoch,
+            state: consumer.state(),
+            group: consumer.group.clone(),
+            offset_reset: consumer.parameters.offset_reset,
+            topics,
         })
-        .collect();
-    topics.sort_by(|a, b| a.topic.name.cmp(&b.topic.name));
-    Ok(ConsumerAssignment {
-        epoch: consumer.epoch,
-        state: consumer.state(),
-        group: consumer.group.clone(),
-        offset_reset: consumer.parameters.offset_reset,
-        topics,
-    })
-}
+    }
 }
 
 /// Vgroups that nobody of the group has. One that took no new owner may go on being read by the one that it has.

@@ -91,7 +91,10 @@ impl super::Coordinator {
     pub fn may_switch(&self, state: &MnodeState, key: &GroupKey) -> bool {
         let Some(group) = state.group(key) else { return false };
         let Some(pending) = &group.pending else { return false };
-        if state.intents().any(|i| matches!(&i.kind, IntentKind::DropGroup { key: dropped } if dropped == key)) {
+        if state
+            .intents()
+            .any(|i| matches!(&i.kind, IntentKind::DropGroup { key: dropped } if dropped == key))
+        {
             return false;
         }
         let asked = self.hand_overs.under_way.get(key).filter(|asked| asked.epoch == pending.epoch);

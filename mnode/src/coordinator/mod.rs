@@ -9,8 +9,6 @@ mod progress;
 mod reach;
 #[cfg(test)]
 mod rules;
-#[cfg(test)]
-mod simulation;
 mod work;
 #[cfg(test)]
 mod world;

@@ -71,7 +71,10 @@ mod tests {
         world.plan();
         let work = |world: &World| world.coordinator.work(&world.state);
         for _ in 0..3 {
-            assert!(matches!(&work(&world)[..], [Work::Intent { removes: Some(_), .. }]), "however long it takes");
+            assert!(
+                matches!(&work(&world)[..], [Work::Intent { removes: Some(_), .. }]),
+                "however long it takes"
+            );
             world.coordinator.tick(&world.state);
         }
         world.finish_intents();

@@ -17,20 +17,8 @@ pub(crate) const TICK_NS: i64 = 2_000_000_000;
 /// What a shard holds of a group: who may poll and commit, with which token.
 pub(super) type Fence = BTreeMap<(VgroupId, TopicId, String), (Epoch, Option<ConsumerId>)>;
 
-/// A fault of ours that the simulation must notice, or it shows nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Planted {
-    /// The switch is put in force though the last shard was not told.
-    ForgetsOneShard,
-    /// A shard takes any Owner record, also one that was overtaken.
-    TakesOldOwners,
-    /// A shard looks at the consumer and not at the token.
-    IgnoresTokens,
-}
-
 #[derive(Debug, Default)]
 pub(super) struct World {
-    pub(super) planted: Option<Planted>,
     pub(super) state: MnodeState,
     pub(super) coordinator: Coordinator,
     pub(super) now_ns: i64,
@@ -41,8 +29,6 @@ pub(super) struct World {
     pub(super) broken: BTreeSet<VgroupId>,
     /// Owner records left before the next one is lost: a crash in the middle of a switch.
     pub(super) owner_budget: Option<u32>,
-    /// An Owner record that is still under way when later ones have arrived: networks do that.
-    pub(super) late: Option<(VgroupId, OwnerChange)>,
     /// How often shards were told an owner.
     pub(super) owner_calls: u32,
     version: u64,
@@ -173,17 +159,10 @@ impl World {
         assert_eq!(told, change.owner, "one owner per vgroup and epoch: {change:?} at {vgroup}");
         let fence = self.fence.entry((vgroup, change.topic, change.group.clone()));
         let fence = fence.or_insert((Epoch(0), None));
-        if change.epoch > fence.0 || self.planted == Some(Planted::TakesOldOwners) {
+        if change.epoch > fence.0 {
             *fence = (change.epoch, change.owner);
         }
         Ok(())
-    }
-
-    /// The record that was held back arrives.
-    pub(super) fn deliver_late(&mut self) {
-        if let Some((vgroup, change)) = self.late.take() {
-            let _ = self.set_owner(vgroup, &change);
-        }
     }
 
     /// Whether a shard would serve this consumer with this token.
@@ -195,21 +174,13 @@ impl World {
         token: Epoch,
     ) -> bool {
         let held = self.fence.get(&(vgroup, key.topic, key.group.clone()));
-        if self.planted == Some(Planted::IgnoresTokens) {
-            return held.is_some_and(|(_, owner)| *owner == Some(consumer));
-        }
         held == Some(&(token, Some(consumer)))
     }
 
     /// Tells the shards a pending assignment and puts it in force, if they all take it.
     pub(super) fn switch(&mut self, key: &GroupKey) -> Result<()> {
         let mut failed = None;
-        let mut changes = self.state.owner_changes(key);
-        if self.planted == Some(Planted::ForgetsOneShard) {
-            changes.pop();
-        }
-        for (vgroup, change) in changes {
-            self.late.get_or_insert_with(|| (vgroup, change.clone()));
+        for (vgroup, change) in self.state.owner_changes(key) {
             match self.set_owner(vgroup, &change) {
                 Ok(()) => self.coordinator.switched(vgroup),
                 Err(e) if e.code() == Code::ShuttingDown => return Err(e),

@@ -218,7 +218,6 @@ impl MnodeState {
 
 #[cfg(test)]
 impl MnodeState {
-
     pub(crate) fn remove_vgroup_for_test(&mut self, database: &str, vgroup: model::VgroupId) {
         let id = self.catalog.database(database).unwrap().info.id;
         self.catalog_mut().edit_database(id, |d| Arc::make_mut(&mut d.info).vgroups.retain(|v| *v != vgroup));

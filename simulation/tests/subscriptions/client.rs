@@ -33,9 +33,8 @@ pub struct Client {
     in_hands: Option<(Place, Vec<u64>)>,
     topics: BTreeMap<String, TopicId>,
     tokens: BTreeMap<(u64, u32), Epoch>,
-    /// Ends of what has arrived, and the generation last started: for planted faults.
+    /// Ends of what has arrived, for planted faults.
     arrived: BTreeMap<(u64, u32), u64>,
-    generations: BTreeMap<(u64, u32), u64>,
     pub beat_due_ns: i64,
 }
 
@@ -187,7 +186,6 @@ impl World {
             topics: BTreeMap::new(),
             tokens: BTreeMap::new(),
             arrived: BTreeMap::new(),
-            generations: BTreeMap::new(),
             beat_due_ns: self.now_ns,
         };
         self.clients.insert(id, client);
@@ -277,7 +275,8 @@ impl World {
     /// The application polls; whether it got something.
     pub fn poll(&mut self, id: u64) -> bool {
         let now = self.now();
-        let Some(client) = self.clients.get_mut(&id).filter(|client| !client.paused && !client.leaving) else {
+        let Some(client) = self.clients.get_mut(&id).filter(|client| !client.paused && !client.leaving)
+        else {
             return false;
         };
         let handled = client.done();
@@ -331,9 +330,6 @@ impl World {
             let Some(client) = self.clients.get_mut(&id) else { return };
             let Some(session) = client.session.as_mut() else { return };
             while let Some(request) = client.core.next_request() {
-                if let Some(v1::consume_request::Action::Start(start)) = &request.action {
-                    client.generations.insert((start.topic, start.vgroup), start.generation);
-                }
                 session.up.push_back(request);
             }
             match client.core.next_release() {
@@ -440,7 +436,9 @@ impl World {
 
     /// The server looks whether it has to tell a consumer something.
     pub fn tell(&mut self, id: u64) {
-        let Some(session) = self.clients.get_mut(&id).and_then(|client| client.session.as_mut()) else { return };
+        let Some(session) = self.clients.get_mut(&id).and_then(|client| client.session.as_mut()) else {
+            return;
+        };
         match self.leader.coordinator.assignment(&self.leader.state, ConsumerId(id)) {
             Ok(assignment) if assignment != session.known => {
                 session.watch.push_back(assignment_to_wire(&assignment));
@@ -452,7 +450,9 @@ impl World {
     }
 
     pub fn take_up(&mut self, id: u64) {
-        let Some(session) = self.clients.get_mut(&id).and_then(|client| client.session.as_mut()) else { return };
+        let Some(session) = self.clients.get_mut(&id).and_then(|client| client.session.as_mut()) else {
+            return;
+        };
         if let (Some(request), Some(stream)) = (session.up.pop_front(), &mut session.stream) {
             stream.take(request);
         }
@@ -461,13 +461,9 @@ impl World {
     pub fn take_down(&mut self, id: u64) {
         let now = self.now();
         let Some(client) = self.clients.get_mut(&id) else { return };
-        let Some(mut response) = client.stream().and_then(|stream| stream.down.pop_front()) else { return };
-        if let Some(Event::Message(message)) = &mut response.event {
-            let key = (message.topic, message.vgroup);
-            client.arrived.insert(key, message.next);
-            if self.planted == Some(Planted::TakesStaleAnswers) {
-                message.generation = client.generations.get(&key).copied().unwrap_or(message.generation);
-            }
+        let Some(response) = client.stream().and_then(|stream| stream.down.pop_front()) else { return };
+        if let Some(Event::Message(message)) = &response.event {
+            client.arrived.insert((message.topic, message.vgroup), message.next);
         }
         client.core.received(response, now).unwrap();
         self.pump(id);
@@ -542,9 +538,10 @@ impl World {
         let nothing = |result: Result<()>| Stage::Down(result.map(|()| Vec::new()), Vec::new());
         match unary {
             Unary::Subscribe(topics) => {
-                let group = self.groups_of.entry(id).or_insert_with(|| {
-                    self.clients.get(&id).map_or("early", |client| client.group)
-                });
+                let group = self
+                    .groups_of
+                    .entry(id)
+                    .or_insert_with(|| self.clients.get(&id).map_or("early", |client| client.group));
                 let spec = spec(id, group);
                 let is_known = self.leader.state.consumer(consumer).is_ok();
                 if topics.is_empty() && !is_known {
@@ -573,7 +570,8 @@ impl World {
                     },
                     rows: progress.rows,
                 });
-                let heartbeat = mnode::Heartbeat { consumer, polled: request.polled, places: places.collect() };
+                let heartbeat =
+                    mnode::Heartbeat { consumer, polled: request.polled, places: places.collect() };
                 let reply = self.leader.coordinator.heartbeat(&self.leader.state, &heartbeat, self.now_ns);
                 if reply.is_ok() {
                     let heard = self.heard.entry(id).or_insert((self.now_ns, self.now_ns));
@@ -583,7 +581,9 @@ impl World {
                     }
                 }
                 match reply {
-                    Ok(reply) => Stage::Down(Ok(Vec::new()), reply.denied.iter().map(|topic| topic.0).collect()),
+                    Ok(reply) => {
+                        Stage::Down(Ok(Vec::new()), reply.denied.iter().map(|topic| topic.0).collect())
+                    }
                     Err(error) => Stage::Down(Err(error), Vec::new()),
                 }
             }
@@ -597,7 +597,9 @@ impl World {
                 if let Err(error) = self.leader.state.consumer(consumer) {
                     return nothing(Err(error));
                 }
-                Stage::Applying(request.offsets.iter().map(|offset| self.serve_commit(id, request, offset)).collect())
+                Stage::Applying(
+                    request.offsets.iter().map(|offset| self.serve_commit(id, request, offset)).collect(),
+                )
             }
         }
     }
@@ -711,9 +713,8 @@ impl World {
             }
             Unary::Release(_) => {}
             Unary::Commit { commits, request, then } => {
-                let results = answer.unwrap_or_else(|error| {
-                    request.offsets.iter().map(|_| Err(error.clone())).collect()
-                });
+                let results = answer
+                    .unwrap_or_else(|error| request.offsets.iter().map(|_| Err(error.clone())).collect());
                 client.core.committed(&commits, &results);
                 self.follow(id, then);
                 self.pump(id);

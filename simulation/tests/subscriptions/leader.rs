@@ -168,8 +168,12 @@ impl World {
         self.note(|_| format!("job {id} {job:?}"));
         self.leader.jobs.insert(id, job);
         let asks = asks.into_iter();
-        self.shard_calls
-            .extend(asks.map(|(vgroup, ask)| ShardCall { job: Some(id), vgroup, ask, answer: None }));
+        self.shard_calls.extend(asks.map(|(vgroup, ask)| ShardCall {
+            job: Some(id),
+            vgroup,
+            ask,
+            answer: None,
+        }));
         if self.planted == Some(Planted::OwnersNotAwaited)
             && matches!(self.leader.jobs[&id].work, Work::Switch(_))
         {

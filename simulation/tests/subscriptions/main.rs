@@ -80,16 +80,17 @@ fn every_group_gets_every_row() {
     let failed = failed.into_inner();
     if failed != u64::MAX {
         tell(failed, None);
-        panic!("seed {failed} failed; alone: SEED={failed} cargo nextest run --workspace -E 'test(every_group_gets_every_row)'");
+        panic!(
+            "seed {failed} failed; alone: SEED={failed} cargo nextest run --workspace -E 'test(every_group_gets_every_row)'"
+        );
     }
     assert!(messages.into_inner() > seeds && commits.into_inner() > seeds, "next to nothing happened");
 }
 
 /// A simulation that cannot fail shows nothing.
 fn notices(planted: Planted) {
-    let noticed = (0..300).find(|seed| {
-        catch_unwind(|| live(&mut World::new(*seed, Some(planted), false), *seed)).is_err()
-    });
+    let noticed = (0..300)
+        .find(|seed| catch_unwind(|| live(&mut World::new(*seed, Some(planted), false), *seed)).is_err());
     println!("{planted:?}: seed {noticed:?}");
     assert!(noticed.is_some(), "{planted:?} goes unnoticed");
 }
@@ -112,7 +113,6 @@ planted! {
     notices_a_hand_over_of_what_was_not_delivered: HandsOverTooMuch;
     notices_commits_of_what_was_fetched_ahead: CommitsPrefetched;
     notices_lost_wake_ups: LosesWakeUps;
-    notices_stale_answers: TakesStaleAnswers;
     notices_moves_without_need: MovesWithoutNeed;
     notices_a_removal_that_is_not_due: RemovesUnlisted;
 }

@@ -130,7 +130,10 @@ impl Oracle {
             return;
         }
         self.commits += 1;
-        assert!(reach.committed.is_none_or(|last| last <= offset), "{place:?} goes back to {offset}: {reach:?}");
+        assert!(
+            reach.committed.is_none_or(|last| last <= offset),
+            "{place:?} goes back to {offset}: {reach:?}"
+        );
         reach.committed = Some(offset);
         let from = reach.checked.max(reach.floor).0;
         if let Some(log) = self.logs.get(vgroup) {

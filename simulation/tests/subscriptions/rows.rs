@@ -100,7 +100,10 @@ pub fn write(rows: &[Row]) -> WriteRequest {
     ];
     let end = u32::try_from(rows.len()).unwrap();
     let runs = vec![TableRun { table: "a".into(), end, create_tags: Some(vec![Value::Int(1)]) }];
-    WriteRequest { blocks: vec![WriteBlock { stable: Some(METER), columns, runs }], ..WriteRequest::default() }
+    WriteRequest {
+        blocks: vec![WriteBlock { stable: Some(METER), columns, runs }],
+        ..WriteRequest::default()
+    }
 }
 
 /// Numbers of the rows in a column `v`.

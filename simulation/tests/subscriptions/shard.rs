@@ -208,6 +208,23 @@ impl World {
         }
     }
 
+    /// With nothing under way no reader waits for what is there already.
+    pub fn check_nobody_sleeps(&mut self) {
+        for (id, client) in &mut self.clients {
+            for ((topic, vgroup), reader) in client.stream().iter().flat_map(|stream| &stream.readers) {
+                let Some(sim) = reader.sim.as_ref().filter(|_| reader.phase == Phase::Parked) else {
+                    continue;
+                };
+                let applied = self.shards[&VgroupId(*vgroup)].sim.state().applied();
+                let seen = sim.seen();
+                assert!(
+                    seen >= applied,
+                    "{id} sleeps at {seen} of {vgroup} topic {topic}, which is at {applied}"
+                );
+            }
+        }
+    }
+
     /// Another leader of the shard, which has the first `kept` of what was queued.
     pub fn restart_shard(&mut self, vgroup: VgroupId) {
         let kept = self.rng.random_range(0..4);
@@ -257,7 +274,12 @@ impl World {
                 if let mnode::TopicDdl::Create(topic) | mnode::TopicDdl::Reload(topic) = ddl {
                     let in_force = shard.sim.state().topics.get(topic.id).map(|t| t.definition_version);
                     if in_force == Some(topic.definition_version) {
-                        self.oracle.shows(vgroup, topic.id, from, self.filters[&(topic.id, topic.definition_version)]);
+                        self.oracle.shows(
+                            vgroup,
+                            topic.id,
+                            from,
+                            self.filters[&(topic.id, topic.definition_version)],
+                        );
                     }
                 }
                 asked
@@ -277,9 +299,13 @@ impl World {
         let id = client;
         let (topic, vgroup) = (TopicId(key.0), VgroupId(key.1));
         let user_may = self.leader.state.check_consume("root", ConsumerId(id), topic);
-        let Some(mut stream) = self.clients.get_mut(&id).and_then(|client| client.take_stream()) else { return };
+        let Some(mut stream) = self.clients.get_mut(&id).and_then(|client| client.take_stream()) else {
+            return;
+        };
         let mut began = false;
-        if let Err(error) = user_may.and_then(|()| self.step_reader(id, &mut stream, key, topic, vgroup, &mut began)) {
+        if let Err(error) =
+            user_may.and_then(|()| self.step_reader(id, &mut stream, key, topic, vgroup, &mut began))
+        {
             self.note(|_| format!("{id} {key:?} fault {error}"));
             stream.fault(key, &error);
         }
