@@ -280,9 +280,4 @@ impl World {
         self.coordinator = Coordinator::default();
         self.owner_budget = None;
     }
-
-    /// A vgroup more in a database, as a split would make.
-    pub(super) fn add_vgroup(&mut self, database: &str) -> VgroupId {
-        self.state.add_vgroup(database).unwrap()
-    }
 }

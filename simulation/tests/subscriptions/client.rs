@@ -164,7 +164,7 @@ impl World {
     pub fn new_client(&mut self, topics: BTreeSet<String>) -> u64 {
         self.ids += 1;
         let id = self.ids;
-        let group = if id % 4 == 0 { "late" } else { "early" };
+        let group = if id.is_multiple_of(4) { "late" } else { "early" };
         let mut config = ConsumerConfig::new(group);
         let reset = if group == "late" { AutoOffsetReset::Latest } else { AutoOffsetReset::Earliest };
         config.auto_offset_reset = reset;

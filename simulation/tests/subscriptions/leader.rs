@@ -89,7 +89,7 @@ impl World {
         let mut commands = self.leader.coordinator.tick(&self.leader.state);
         if self.planted == Some(Planted::RemovesUnlisted)
             && let Some(victim) = self.leader.state.consumers().find(|c| !c.expired && !c.is_clear())
-            && self.step % 7 == 0
+            && self.step.is_multiple_of(7)
         {
             commands.push(Command::Expire { consumers: [(victim.id, victim.subscription)].into() });
         }

@@ -333,7 +333,7 @@ impl World {
             if reader.start.position.is_none() {
                 self.apply_all(vgroup);
             }
-            let start = reader.start.clone();
+            let start = reader.start;
             let shard = self.shards.get_mut(&vgroup).ok_or_else(unreachable)?;
             let request = SubscribeRequest {
                 topic,
@@ -365,7 +365,7 @@ impl World {
             Read::Batch(batch) => {
                 self.oracle.read(vgroup, topic, batch.begin, batch.next, &rows::of_batch(&batch));
                 reader.told = None;
-                let start = reader.start.clone();
+                let start = reader.start;
                 stream.credit = stream.credit.saturating_sub(1);
                 stream.push_batch(&start, &batch);
             }

@@ -140,10 +140,11 @@ impl World {
     }
 
     pub fn note(&mut self, what: impl FnOnce(&Self) -> String) {
-        if self.history.is_some() {
-            let line = format!("{:>7} ms  {}", (self.now_ns - START_NS) / MS, what(self));
-            self.history.as_mut().unwrap().push(line);
+        if self.history.is_none() {
+            return;
         }
+        let line = format!("{:>7} ms  {}", (self.now_ns - START_NS) / MS, what(self));
+        self.history.get_or_insert_default().push(line);
     }
 
     pub fn take_history(&mut self) -> Vec<String> {
