@@ -9,6 +9,7 @@
 //! `SEED=n` replays one seed with its history, `SEEDS=n` runs that many.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "a test")]
 
+mod calls;
 mod client;
 mod leader;
 mod oracle;

@@ -13,7 +13,8 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use vnode::sim::SimTopics;
 
-use crate::client::{Client, Flight};
+use crate::calls::Flight;
+use crate::client::Client;
 use crate::leader::{Ask, Leader, ShardCall, unreachable};
 use crate::oracle::{Oracle, Place};
 use crate::rows::{Filter, START_NS};
