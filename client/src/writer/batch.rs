@@ -19,7 +19,8 @@ pub(super) struct TableRows {
     pub(super) create_tags: Option<Vec<Value>>,
 }
 
-/// Rows of any number of tables, in any order. Where rows of one table repeat an instant, the last one given counts.
+/// Rows of any number of tables, in any order. Where rows of one table repeat an instant, or an
+/// instant and a composite key, the last one given counts.
 ///
 /// A batch has the columns it was made with. Columns left out keep the value they had; a NULL that is given overwrites.
 #[derive(Debug)]
