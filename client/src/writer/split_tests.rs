@@ -142,7 +142,13 @@ fn a_composite_key_is_always_given() {
     assert!(target.select(&["ts", "v", "k"]).is_ok());
     let mut batch = batch(&target);
     let d = batch.table("d").unwrap();
-    batch.push(d, &[Value::Timestamp(1), Value::Null, Value::Int(1)]).unwrap();
+    let null = batch.push(d, &[Value::Timestamp(1), Value::Null, Value::Int(1)]).unwrap_err();
+    assert_eq!((null.code(), batch.len()), (Code::KeyNull, 0));
+    // Columns that are filled by themselves are looked at when the batch goes.
+    batch.column(0).unwrap().append_i64(1).unwrap();
+    batch.column(1).unwrap().append_null();
+    batch.column(2).unwrap().append_i64(1).unwrap();
+    batch.rows_of(d, 1);
     assert_eq!(split(&target, batch.finish().unwrap()).err().unwrap().code(), Code::KeyNull);
 }
 

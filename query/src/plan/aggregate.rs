@@ -46,7 +46,7 @@ pub(crate) struct Key {
 #[derive(Clone, Debug)]
 enum Call {
     Plain(DfExpr),
-    Pick(PickCall),
+    Pick(Box<PickCall>),
 }
 
 /// The choice of a row, and what is wanted of it.
@@ -127,7 +127,8 @@ impl Groups {
 
     fn pick(&mut self, pick: Pick, key: DfExpr, time: DfExpr, tie: Option<DfExpr>) -> usize {
         let (values, fields) = (Vec::new(), HashMap::new());
-        self.add(Some(pick), key, |key| Call::Pick(PickCall { pick, key, time, tie, values, fields }))
+        let call = |key| PickCall { pick, key, time, tie, values, fields };
+        self.add(Some(pick), key, |key| Call::Pick(Box::new(call(key))))
     }
 
     /// A value of the row that a selection function picked.
@@ -175,7 +176,8 @@ impl Groups {
             .zip(names)
             .map(|(call, name)| match call {
                 Call::Plain(expr) => expr.alias(name),
-                Call::Pick(PickCall { pick, key, time, tie, values, .. }) => {
+                Call::Pick(call) => {
+                    let PickCall { pick, key, time, tie, values, .. } = *call;
                     pick::call(pick, key, time, tie, values.into_iter()).alias(name)
                 }
             })

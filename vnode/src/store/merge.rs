@@ -57,9 +57,9 @@ impl Lane {
 /// A merge under way.
 #[derive(Debug)]
 pub(super) enum Merge {
-    ByTime(MergeBy<()>),
-    ByNumber(MergeBy<i64>),
-    ByText(MergeBy<TextKey>),
+    Times(MergeBy<()>),
+    Numbers(MergeBy<i64>),
+    Texts(MergeBy<TextKey>),
 }
 
 impl Merge {
@@ -67,9 +67,9 @@ impl Merge {
     pub(super) fn new(sources: Vec<Source>, projection: &Projection) -> Self {
         let columns = projection.columns.len();
         match projection.key {
-            KeyKind::None => Self::ByTime(MergeBy::new(sources, columns)),
-            KeyKind::Number(_) => Self::ByNumber(MergeBy::new(sources, columns)),
-            KeyKind::Text(_) => Self::ByText(MergeBy::new(sources, columns)),
+            KeyKind::None => Self::Times(MergeBy::new(sources, columns)),
+            KeyKind::Number(_) => Self::Numbers(MergeBy::new(sources, columns)),
+            KeyKind::Text(_) => Self::Texts(MergeBy::new(sources, columns)),
         }
     }
 
@@ -77,18 +77,18 @@ impl Merge {
     /// left.
     pub(super) fn fill(&mut self, output: &mut Output, limit: FillLimit) -> Result<bool> {
         match self {
-            Self::ByTime(merge) => merge.fill(output, limit),
-            Self::ByNumber(merge) => merge.fill(output, limit),
-            Self::ByText(merge) => merge.fill(output, limit),
+            Self::Times(merge) => merge.fill(output, limit),
+            Self::Numbers(merge) => merge.fill(output, limit),
+            Self::Texts(merge) => merge.fill(output, limit),
         }
     }
 
     /// Bytes of rows that the inputs hold decoded.
     pub(super) fn held_bytes(&self) -> usize {
         match self {
-            Self::ByTime(merge) => merge.held_bytes(),
-            Self::ByNumber(merge) => merge.held_bytes(),
-            Self::ByText(merge) => merge.held_bytes(),
+            Self::Times(merge) => merge.held_bytes(),
+            Self::Numbers(merge) => merge.held_bytes(),
+            Self::Texts(merge) => merge.held_bytes(),
         }
     }
 }
@@ -103,6 +103,9 @@ pub(super) struct MergeBy<K> {
     /// Lanes by time and key of their first row.
     heads: BinaryHeap<Reverse<(i64, K, usize)>>,
 }
+
+// Without a second part of the key a head is as small as if there were no such thing.
+const _: () = assert!(size_of::<(i64, (), usize)>() == size_of::<(i64, usize)>());
 
 impl<K: RowKey> MergeBy<K> {
     fn new(sources: Vec<Source>, columns: usize) -> Self {
