@@ -343,3 +343,20 @@ pub struct ConsumerSpec {
     /// Parameters.
     pub parameters: ConsumerParameters,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_without_a_key_have_the_bytes_that_they_always_had() {
+        let mut spec = ColumnSpec::new("v", DataType::Int);
+        let bytes = |spec: &ColumnSpec| postcard::to_stdvec(spec).unwrap();
+        assert_eq!(bytes(&spec), [1, b'v', 3, 0, 0, 0]);
+        spec.level = Some(Level::Low);
+        assert_eq!(bytes(&spec), [1, b'v', 3, 0, 0, 1, 2]);
+        spec.is_key = true;
+        assert_eq!(bytes(&spec), [1, b'v', 3, 0, 0, 2, 1, 2]);
+        assert_eq!(postcard::from_bytes::<ColumnSpec>(&bytes(&spec)).unwrap(), spec);
+    }
+}

@@ -22,8 +22,8 @@ pub enum RowKeys {
     UInt(ScalarBuffer<u32>),
     /// BIGINT UNSIGNED
     UBigInt(ScalarBuffer<u64>),
-    /// VARCHAR, in the order of its bytes
-    Text(StringArray),
+    /// VARCHAR, in the order of its bytes; apart, so that what holds no keys stays small
+    Text(Box<StringArray>),
 }
 
 impl RowKeys {
@@ -35,7 +35,7 @@ impl RowKeys {
             DataType::Int64 => Self::BigInt(array.as_primitive_opt::<Int64Type>()?.values().clone()),
             DataType::UInt32 => Self::UInt(array.as_primitive_opt::<UInt32Type>()?.values().clone()),
             DataType::UInt64 => Self::UBigInt(array.as_primitive_opt::<UInt64Type>()?.values().clone()),
-            DataType::Utf8 => Self::Text(array.as_string_opt::<i32>()?.clone()),
+            DataType::Utf8 => Self::Text(Box::new(array.as_string_opt::<i32>()?.clone())),
             _ => return None,
         })
     }
