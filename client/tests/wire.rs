@@ -259,7 +259,13 @@ impl Writer for Fake {
         r: Request<v1::DescribeTargetRequest>,
     ) -> Result<Response<v1::DescribeTargetResponse>, Status> {
         self.check(&r)?;
-        let column = |id, name: &str, r#type| v1::ColumnDef { id, name: name.into(), r#type, length: 8 };
+        let column = |id, name: &str, r#type| v1::ColumnDef {
+            id,
+            name: name.into(),
+            r#type,
+            length: 8,
+            is_key: false,
+        };
         Ok(Response::new(v1::DescribeTargetResponse {
             first_time: i64::MIN,
             last_time: i64::MAX,

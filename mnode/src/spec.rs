@@ -2,6 +2,7 @@
 
 use model::{
     ColumnDef, ColumnId, ColumnStorage, Compression, ConsumerId, DataType, DatabaseOptions, Encoding, Level,
+    StoredLevel,
 };
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,7 @@ pub struct DatabaseSpec {
 
 /// A column or tag in DDL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredSpec", into = "StoredSpec")]
 pub struct ColumnSpec {
     /// Name.
     pub name: String,
@@ -29,13 +31,39 @@ pub struct ColumnSpec {
     pub compression: Option<Compression>,
     /// LEVEL
     pub level: Option<Level>,
+    /// PRIMARY KEY or COMPOSITE KEY
+    pub is_key: bool,
+}
+
+/// A column as commands hold it.
+#[derive(Serialize, Deserialize)]
+struct StoredSpec {
+    name: String,
+    data_type: DataType,
+    encoding: Option<Encoding>,
+    compression: Option<Compression>,
+    level: StoredLevel,
+}
+
+impl From<ColumnSpec> for StoredSpec {
+    fn from(spec: ColumnSpec) -> Self {
+        let ColumnSpec { name, data_type, encoding, compression, level, is_key } = spec;
+        Self { name, data_type, encoding, compression, level: StoredLevel::new(level, is_key) }
+    }
+}
+
+impl From<StoredSpec> for ColumnSpec {
+    fn from(stored: StoredSpec) -> Self {
+        let StoredSpec { name, data_type, encoding, compression, level } = stored;
+        Self { name, data_type, encoding, compression, level: level.level(), is_key: level.is_key() }
+    }
 }
 
 impl ColumnSpec {
     /// With the type's default encoding, compression and level.
     #[must_use]
     pub fn new(name: impl Into<String>, data_type: DataType) -> Self {
-        Self { name: name.into(), data_type, encoding: None, compression: None, level: None }
+        Self { name: name.into(), data_type, encoding: None, compression: None, level: None, is_key: false }
     }
 
     pub(crate) fn column(&self, id: ColumnId) -> ColumnDef {
@@ -43,6 +71,7 @@ impl ColumnSpec {
         column.encoding = self.encoding.or(column.encoding);
         column.compression = self.compression.or(column.compression);
         column.level = self.level.or(column.level);
+        column.is_key = self.is_key;
         column
     }
 
@@ -313,4 +342,21 @@ pub struct ConsumerSpec {
     pub end_point: String,
     /// Parameters.
     pub parameters: ConsumerParameters,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_without_a_key_have_the_bytes_that_they_always_had() {
+        let mut spec = ColumnSpec::new("v", DataType::Int);
+        let bytes = |spec: &ColumnSpec| postcard::to_stdvec(spec).unwrap();
+        assert_eq!(bytes(&spec), [1, b'v', 3, 0, 0, 0]);
+        spec.level = Some(Level::Low);
+        assert_eq!(bytes(&spec), [1, b'v', 3, 0, 0, 1, 2]);
+        spec.is_key = true;
+        assert_eq!(bytes(&spec), [1, b'v', 3, 0, 0, 2, 1, 2]);
+        assert_eq!(postcard::from_bytes::<ColumnSpec>(&bytes(&spec)).unwrap(), spec);
+    }
 }

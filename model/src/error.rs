@@ -231,6 +231,10 @@ codes! {
     InvalidVarbinary = 0x266A, Invalid, false, "Invalid varbinary value", "\\x and an even number of hexadecimal digits, or plain text";
     PrimaryTimestampRequired = 0x2674, Invalid, false, "Valid primary timestamp required", "";
     OrderByExpression = 0x2675, Invalid, false, "Invalid expr in order by clause", "";
+    KeyPosition = 0x2678, Invalid, false, "primary key column must be second column", "";
+    KeyType = 0x2679, Invalid, false, "primary key column must be of type int, uint, bigint, ubigint, and varchar", "";
+    KeyChange = 0x267A, Invalid, false, "primary key column can not be added, modified, and dropped", "a key is part of CREATE TABLE; make another table and copy the rows";
+    KeyNull = 0x267B, Invalid, false, "Primary key column should not be null", "";
     RegexSyntax = 0x2681, Invalid, false, "Syntax error in regular expression", "";
     JoinCondition = 0x2701, Invalid, false, "primary timestamp equal condition is expected in join conditions", "";
     CrossJoin = 0x2702, Unsupported, false, "not support cross join", "";
@@ -250,6 +254,7 @@ codes! {
     LinePrecision = 0x3001, Invalid, false, "Invalid timestamp precision type", "times of lines are counted in h, m, s, ms, us or ns";
     LineFormat = 0x3002, Invalid, false, "Invalid data format", "";
     LineType = 0x3004, Invalid, false, "Not the same type as before", "";
+    LineKey = 0x3006, Unsupported, false, "Can not insert data into table with primary key", "lines have no key; use INSERT or a writer";
     // consumers
     InvalidMessage = 0x4000, Invalid, false, "Invalid message", "";
     ConsumerMismatch = 0x4001, State, true, "Consumer mismatch", "the vgroup belongs to another consumer now";

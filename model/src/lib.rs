@@ -25,7 +25,9 @@ pub use ids::{ColumnId, ConsumerId, DatabaseId, Epoch, SchemaVersion, TableUid, 
 pub use options::{CacheModel, DatabaseChange, DatabaseOptions, WalOptions};
 pub use placement::vgroup_slot;
 pub use precision::Precision;
-pub use schema::{ColumnDef, ColumnStorage, Compression, Encoding, Level, TableSchema};
+pub use schema::{
+    ColumnDef, ColumnStorage, Compression, Encoding, Level, StoredLevel, TableSchema, check_key_type,
+};
 pub use time::{Zone, format_timestamp, parse_timestamp};
 pub use types::{
     DataType, JSON_BYTES_MAX, NCHAR_CHARS_MAX, NCHAR_TAG_CHARS_MAX, VARCHAR_BYTES_MAX, VARCHAR_TAG_BYTES_MAX,

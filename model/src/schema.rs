@@ -139,8 +139,50 @@ impl ColumnStorage {
     }
 }
 
+/// LEVEL and part in the key of a column, as it is stored: a form of its own for what is the last field of a column, so
+/// that columns without a key have the bytes that they had before there were keys, and a program that knows of no keys
+/// refuses a table that has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StoredLevel {
+    /// No level: of a tag.
+    None,
+    /// Of a column.
+    Column(Level),
+    /// Of a column that is part of the key.
+    Key(Option<Level>),
+}
+
+impl StoredLevel {
+    /// The form of a level and a part in the key.
+    #[must_use]
+    pub const fn new(level: Option<Level>, is_key: bool) -> Self {
+        match (level, is_key) {
+            (level, true) => Self::Key(level),
+            (Some(level), false) => Self::Column(level),
+            (None, false) => Self::None,
+        }
+    }
+
+    /// The level.
+    #[must_use]
+    pub const fn level(self) -> Option<Level> {
+        match self {
+            Self::None => None,
+            Self::Column(level) => Some(level),
+            Self::Key(level) => level,
+        }
+    }
+
+    /// Whether the column is part of the key.
+    #[must_use]
+    pub const fn is_key(self) -> bool {
+        matches!(self, Self::Key(_))
+    }
+}
+
 /// One column or tag.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredColumn", into = "StoredColumn")]
 pub struct ColumnDef {
     /// Stays through renames; what rows, topics and files refer to.
     pub id: ColumnId,
@@ -154,6 +196,33 @@ pub struct ColumnDef {
     pub compression: Option<Compression>,
     /// Shown by DESCRIBE.
     pub level: Option<Level>,
+    /// Part of the primary key beside the timestamp: see [`TableSchema::key`].
+    pub is_key: bool,
+}
+
+/// A column as it is stored.
+#[derive(Serialize, Deserialize)]
+struct StoredColumn {
+    id: ColumnId,
+    name: String,
+    data_type: DataType,
+    encoding: Option<Encoding>,
+    compression: Option<Compression>,
+    level: StoredLevel,
+}
+
+impl From<ColumnDef> for StoredColumn {
+    fn from(column: ColumnDef) -> Self {
+        let ColumnDef { id, name, data_type, encoding, compression, level, is_key } = column;
+        Self { id, name, data_type, encoding, compression, level: StoredLevel::new(level, is_key) }
+    }
+}
+
+impl From<StoredColumn> for ColumnDef {
+    fn from(stored: StoredColumn) -> Self {
+        let StoredColumn { id, name, data_type, encoding, compression, level } = stored;
+        Self { id, name, data_type, encoding, compression, level: level.level(), is_key: level.is_key() }
+    }
 }
 
 impl ColumnDef {
@@ -168,13 +237,22 @@ impl ColumnDef {
             encoding: Some(encoding),
             compression: Some(compression),
             level: Some(Level::Medium),
+            is_key: false,
         }
     }
 
     /// A tag.
     #[must_use]
     pub fn tag(id: ColumnId, name: impl Into<String>, data_type: DataType) -> Self {
-        Self { id, name: name.into(), data_type, encoding: None, compression: None, level: None }
+        Self {
+            id,
+            name: name.into(),
+            data_type,
+            encoding: None,
+            compression: None,
+            level: None,
+            is_key: false,
+        }
     }
 }
 
@@ -194,6 +272,18 @@ fn default_storage(data_type: DataType) -> (Encoding, Compression) {
             (Encoding::Disabled, Compression::Zstd)
         }
         DataType::Geometry(_) => (Encoding::Disabled, Compression::Lz4),
+    }
+}
+
+/// Whether a column of this type may be part of the key.
+///
+/// # Errors
+/// [`Code::KeyType`].
+pub fn check_key_type(data_type: DataType) -> Result<()> {
+    use DataType::{BigInt, Int, UBigInt, UInt, Varchar};
+    match data_type {
+        Int | BigInt | UInt | UBigInt | Varchar(_) => Ok(()),
+        _ => Err(Error::of(Code::KeyType)),
     }
 }
 
@@ -225,6 +315,25 @@ impl TableSchema {
         Self { version: SchemaVersion(1), columns, tags, next_column_id: ColumnId(next) }
     }
 
+    /// The second column where it is part of the primary key, a composite one: rows of a table are then identified by
+    /// timestamp and key, and ascend by both. It has a value in every row.
+    #[must_use]
+    pub fn key(&self) -> Option<&ColumnDef> {
+        self.columns.get(1).filter(|column| column.is_key)
+    }
+
+    /// Checks where the key is and what type it has.
+    ///
+    /// # Errors
+    /// [`Code::KeyPosition`] or [`Code::KeyType`].
+    pub fn check_key(&self) -> Result<()> {
+        let second_or_none = |(at, column): (usize, &ColumnDef)| at == 1 || !column.is_key;
+        if !self.columns.iter().enumerate().all(second_or_none) || self.tags.iter().any(|tag| tag.is_key) {
+            return Err(Error::of(Code::KeyPosition));
+        }
+        self.key().map_or(Ok(()), |key| check_key_type(key.data_type))
+    }
+
     /// The data column called `name` (exact case) and its place.
     #[must_use]
     pub fn column(&self, name: &str) -> Option<(usize, &ColumnDef)> {
@@ -247,5 +356,51 @@ impl TableSchema {
     #[must_use]
     pub fn row_bytes(&self) -> u32 {
         self.columns.iter().map(|c| c.data_type.row_bytes()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stands in for the log's and the checkpoint's encoding, which is this one.
+    fn bytes(column: &ColumnDef) -> Vec<u8> {
+        postcard::to_stdvec(column).unwrap()
+    }
+
+    #[test]
+    fn columns_without_a_key_have_the_bytes_that_they_always_had() {
+        let mut column = ColumnDef::column(ColumnId(2), "k", DataType::Int);
+        // Id, name, type; then each option as a byte that says whether it is there, and its number.
+        let old = [2, 1, b'k', 3, 1, 0, 1, 0, 1, 1];
+        assert_eq!(bytes(&column), old);
+        assert_eq!(postcard::from_bytes::<ColumnDef>(&old).unwrap(), column);
+        let tag = ColumnDef::tag(ColumnId(3), "t", DataType::Int);
+        assert_eq!(bytes(&tag), [3, 1, b't', 3, 0, 0, 0]);
+        column.is_key = true;
+        assert_eq!(bytes(&column), [2, 1, b'k', 3, 1, 0, 1, 0, 2, 1, 1]);
+        for column in [column, tag] {
+            assert_eq!(postcard::from_bytes::<ColumnDef>(&bytes(&column)).unwrap(), column);
+        }
+    }
+
+    #[test]
+    fn a_key_is_the_second_column_and_of_few_types() {
+        let schema = |types: &[DataType], key: usize| {
+            let columns = types.iter().enumerate().map(|(at, ty)| (format!("c{at}"), *ty)).collect();
+            let mut schema = TableSchema::new(columns, vec![("t".into(), DataType::Int)]);
+            schema.columns[key].is_key = true;
+            schema.check_key().map(|()| schema.key().map(|key| key.id)).map_err(|error| error.code())
+        };
+        let ts = DataType::Timestamp;
+        for fits in [DataType::Int, DataType::BigInt, DataType::UInt, DataType::UBigInt, DataType::Varchar(3)]
+        {
+            assert_eq!(schema(&[ts, fits], 1), Ok(Some(ColumnId(2))));
+        }
+        for other in [DataType::SmallInt, DataType::Double, DataType::NChar(3), DataType::Bool, ts] {
+            assert_eq!(schema(&[ts, other], 1), Err(Code::KeyType));
+        }
+        assert_eq!(schema(&[ts, DataType::Int, DataType::Int], 2), Err(Code::KeyPosition));
+        assert_eq!(schema(&[ts, DataType::Int], 0), Err(Code::KeyPosition));
     }
 }

@@ -67,6 +67,7 @@ pub fn column_to_wire(column: &ColumnDef) -> v1::ColumnDef {
         name: column.name.clone(),
         r#type: u32::from(column.data_type.wire_id()),
         length: u32::from(column.data_type.length()),
+        is_key: column.is_key,
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod convert;
 pub mod frame;
+pub mod keys;
 pub mod size;
 pub mod status;
 pub mod write;

@@ -10,7 +10,7 @@ use model::{ColumnId, TableUid, Value};
 ///
 /// Invariants, checked by the receiver: at least one run and one row; `columns[0]` is the primary timestamp without
 /// nulls; all columns have as many rows as the last run's `end`; ends rise strictly; rows of a run ascend strictly by
-/// time; a table has one run.
+/// time, with a composite key by time and key, whose column is there and without nulls; a table has one run.
 #[derive(Clone, Debug)]
 pub struct WriteBlock {
     /// The super table, `None` for a normal table.

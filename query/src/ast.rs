@@ -7,7 +7,7 @@ use std::fmt;
 
 use model::{
     ColumnStorage, Compression, DataType, DatabaseChange, DatabaseOptions, DurationLiteral, Encoding, Level,
-    Value,
+    TableSchema, Value,
 };
 
 /// `[db.]name`.
@@ -225,6 +225,22 @@ pub struct ColumnSpec {
     pub compression: Option<Compression>,
     /// LEVEL
     pub level: Option<Level>,
+    /// PRIMARY KEY or COMPOSITE KEY
+    pub is_key: bool,
+}
+
+/// The first schema of a table that is defined so.
+#[must_use]
+pub fn first_schema(columns: Vec<ColumnSpec>, tags: Vec<ColumnSpec>) -> TableSchema {
+    let named = |specs: &[ColumnSpec]| specs.iter().map(|s| (s.name.clone(), s.data_type)).collect();
+    let mut schema = TableSchema::new(named(&columns), named(&tags));
+    for (column, spec) in schema.columns.iter_mut().zip(columns) {
+        column.encoding = spec.encoding.or(column.encoding);
+        column.compression = spec.compression.or(column.compression);
+        column.level = spec.level.or(column.level);
+        column.is_key = spec.is_key;
+    }
+    schema
 }
 
 /// Options behind a table definition.

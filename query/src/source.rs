@@ -65,7 +65,7 @@ pub trait Shard: Send + Sync + fmt::Debug {
     /// Starts a scan. The stream shows the shard at one log version: the applied one of this moment, or
     /// [`ScanRequest::as_of`] where given and still held.
     ///
-    /// Rows come deduplicated (per table and timestamp the last write wins, column by column), without deleted rows, and
+    /// Rows come deduplicated (per table, timestamp and composite key the last write wins, column by column), without deleted rows, and
     /// without rows older than KEEP.
     fn scan(&self, request: ScanRequest) -> Result<SendableRecordBatchStream>;
 
@@ -233,9 +233,9 @@ pub enum ScanOrder {
     /// None needed.
     #[default]
     Any,
-    /// By table (rows of one table lie together), then time.
+    /// By table (rows of one table lie together), then time, then composite key.
     TableTime,
-    /// By time over all tables of the shard.
+    /// By time over all tables of the shard; rows of one instant and table by composite key.
     Time,
 }
 

@@ -56,6 +56,19 @@ fn no_column_with_a_time_is_told_with_the_columns_there_are() {
 }
 
 #[test]
+fn lines_of_one_instant_are_told_apart_by_a_composite_key() {
+    let server = Server::start();
+    server.sql("CREATE DATABASE a KEEP 36500; CREATE TABLE a.t (at TIMESTAMP, k INT PRIMARY KEY, v INT)");
+    let text = "at,k,v\n1700000000000,2,1\n1700000000000,1,2\n1700000000000,2,3\n";
+    let (status, said) = import(&server, "f.csv", text, &["--into", "a.t"]);
+    assert_eq!(status, 0, "{said}");
+    assert_eq!(server.sql("SELECT k, v FROM a.t").lines().collect::<Vec<_>>(), ["k,v", "1,2", "2,3"]);
+    let (status, said) = import(&server, "g.csv", "at,k,v\n1700000000000,,9\n", &["--into", "a.t"]);
+    assert_eq!(status, 1);
+    assert!(said.contains("0x267b") && said.contains("line=2"), "{said}");
+}
+
+#[test]
 fn a_first_line_that_does_not_read_leaves_nothing_behind() {
     let server = Server::start();
     let text = "ts,h,v\n2024-01-01,a,NA\n2024-01-02,a,1\n2024-01-03,a,2\n";

@@ -8,6 +8,7 @@ mod assignment;
 mod bad_input;
 mod bench;
 mod command_line;
+mod composite;
 mod crash;
 mod damage;
 mod examples;

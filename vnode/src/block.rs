@@ -11,7 +11,8 @@ pub struct RowBlock {
     pub owner: TableUid,
     /// Schema in force when it was written.
     pub schema_version: SchemaVersion,
-    /// Whose rows are which: run-end encoded, a table has one run, rows of a run ascend strictly by time.
+    /// Whose rows are which: run-end encoded, a table has one run, rows of a run ascend strictly by time, or by time
+    /// and key.
     pub runs: Vec<BlockRun>,
     /// Supplied columns; the first is the primary timestamp, without nulls.
     pub columns: Vec<(ColumnId, ArrayRef)>,

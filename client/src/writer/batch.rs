@@ -19,13 +19,16 @@ pub(super) struct TableRows {
     pub(super) create_tags: Option<Vec<Value>>,
 }
 
-/// Rows of any number of tables, in any order. Where rows of one table repeat an instant, the last one given counts.
+/// Rows of any number of tables, in any order. Where rows of one table repeat an instant, or an
+/// instant and a composite key, the last one given counts.
 ///
 /// A batch has the columns it was made with. Columns left out keep the value they had; a NULL that is given overwrites.
 #[derive(Debug)]
 pub struct Batch {
     pub(super) target: Arc<Target>,
     ids: Vec<ColumnId>,
+    /// Place of the column that is part of a composite key.
+    key: Option<usize>,
     columns: Vec<ColumnBuilder>,
     pub(super) tables: Vec<TableRows>,
     by_name: HashMap<String, Table>,
@@ -43,10 +46,11 @@ pub(super) struct Finished {
 impl Batch {
     pub(super) fn new(target: Arc<Target>, columns: Vec<TargetColumn>) -> Result<Self> {
         let ids = columns.iter().map(|column| column.id).collect();
+        let key = columns.iter().position(|column| column.is_key);
         let builders = columns.into_iter().map(|column| ColumnBuilder::new(column.column));
         let columns = builders.collect::<Result<_>>()?;
         let (tables, by_name, runs) = (Vec::new(), HashMap::new(), Vec::new());
-        Ok(Self { target, ids, columns, tables, by_name, runs })
+        Ok(Self { target, ids, key, columns, tables, by_name, runs })
     }
 
     /// A table that exists.
@@ -124,10 +128,16 @@ impl Batch {
     /// Appends one row.
     ///
     /// # Errors
-    /// [`Code::ColumnCount`] for too few or too many values, else what the column says; the row is then not in the
-    /// batch.
+    /// [`Code::ColumnCount`] for too few or too many values, [`Code::KeyNull`] for a NULL in a composite key, else what the
+    /// column says; the row is then not in the batch.
     pub fn push(&mut self, table: Table, row: &[Value]) -> Result<()> {
         self.check_count(row.len())?;
+        if let Some(key) = self.key
+            && row.get(key) == Some(&Value::Null)
+        {
+            let name = self.columns.get(key).map_or("", |column| &column.column().name);
+            return Err(Error::with(Code::KeyNull, name));
+        }
         let refused = self
             .columns
             .iter_mut()

@@ -1,5 +1,6 @@
-//! A batch to writes: rows regrouped by vgroup and table, ascending by time, each instant once.
+//! A batch to writes: rows regrouped by vgroup and table, ascending by time (and composite key), each key once.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use arrow_array::cast::AsArray;
@@ -7,6 +8,7 @@ use arrow_array::types::{TimestampMicrosecondType, TimestampMillisecondType, Tim
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_schema::{DataType as Arrow, TimeUnit};
 use model::{Code, ColumnId, Error, Result, VgroupId, vgroup_slot};
+use proto::keys::RowKeys;
 use proto::write::{TableRun, WriteBlock};
 
 use super::batch::{Finished, Table, TableRows};
@@ -24,10 +26,10 @@ pub(super) fn split(target: &Target, batch: Finished) -> Result<Vec<(VgroupId, W
     }
     u32::try_from(times.len())
         .map_err(|_| Error::with(Code::InvalidParameters, "too many rows in a batch"))?;
-    let ticks = ticks(times)?;
+    let order = Order { ticks: ticks(times)?, keys: keys(target, &columns)? };
     let rows_max = rows_max(&columns);
     let mut writes = Vec::new();
-    for (slot, rows) in by_slot(target, &tables, &runs, ticks)? {
+    for (slot, rows) in by_slot(target, &tables, &runs, &order)? {
         let vgroup =
             target.vgroups.get(slot).copied().ok_or_else(|| Error::internal("slot without vgroup"))?;
         for part in cut(rows, rows_max) {
@@ -63,7 +65,7 @@ fn by_slot(
     target: &Target,
     tables: &[TableRows],
     runs: &[(Table, usize)],
-    ticks: &[i64],
+    order: &Order<'_>,
 ) -> Result<BTreeMap<usize, Vec<RowsOf>>> {
     let mut by_table: BTreeMap<Table, Vec<u32>> = BTreeMap::new();
     let mut start = 0_u32;
@@ -76,22 +78,45 @@ fn by_slot(
     for (table, mut rows) in by_table {
         let name = tables.get(table.0 as usize).map_or("", |entry| entry.name.as_str());
         let slot = vgroup_slot(name, target.vgroups.len()).unwrap_or(0);
-        order(&mut rows, ticks);
+        order.sort(&mut rows);
         slots.entry(slot).or_default().push(RowsOf { table, rows });
     }
     Ok(slots)
 }
 
-/// Ascending by time; of rows of one instant the last stays.
-fn order(rows: &mut Vec<u32>, ticks: &[i64]) {
-    let time = |row: u32| ticks.get(row as usize).copied().unwrap_or(0);
-    if rows.windows(2).all(|pair| matches!(pair, [a, b] if time(*a) < time(*b))) {
-        return;
+/// The values of a composite key.
+fn keys(target: &Target, columns: &[(ColumnId, ArrayRef)]) -> Result<RowKeys> {
+    let Some(key) = target.key() else { return Ok(RowKeys::None) };
+    let found = columns.iter().find(|(id, _)| *id == key.id);
+    let (_, values) = found.ok_or_else(|| Error::internal("a batch without its key column"))?;
+    if values.null_count() > 0 {
+        return Err(Error::with(Code::KeyNull, &key.column.name));
     }
-    rows.sort_by_key(|row| time(*row));
-    rows.reverse();
-    rows.dedup_by_key(|row| time(*row));
-    rows.reverse();
+    RowKeys::of(values).ok_or_else(|| Error::with(Code::KeyType, key.column.data_type))
+}
+
+/// What rows of a table are ordered by.
+struct Order<'a> {
+    ticks: &'a [i64],
+    keys: RowKeys,
+}
+
+impl Order<'_> {
+    fn compare(&self, a: u32, b: u32) -> Ordering {
+        let time = |row: u32| self.ticks.get(row as usize).copied().unwrap_or(0);
+        time(a).cmp(&time(b)).then_with(|| self.keys.compare(a as usize, b as usize))
+    }
+
+    /// Ascending by time and key; of rows of one key the last stays.
+    fn sort(&self, rows: &mut Vec<u32>) {
+        if rows.windows(2).all(|pair| matches!(pair, [a, b] if self.compare(*a, *b).is_lt())) {
+            return;
+        }
+        rows.sort_by(|a, b| self.compare(*a, *b));
+        rows.reverse();
+        rows.dedup_by(|a, b| self.compare(*a, *b).is_eq());
+        rows.reverse();
+    }
 }
 
 /// How many rows a request of [`REQUEST_BYTES`] holds.

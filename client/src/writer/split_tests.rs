@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, TimestampMillisecondType};
+use arrow_array::types::{Int32Type, TimestampMillisecondType, UInt32Type};
 use arrow_array::{ArrayRef, Int32Array, TimestampMillisecondArray};
 use model::{Code, DataType, Value, vgroup_slot};
 use proptest::prelude::*;
@@ -15,11 +15,18 @@ use super::split::split;
 use super::target::Target;
 
 fn target(stable: u64) -> Arc<Target> {
+    let values = [(2, "v", DataType::Int, false)];
+    described(stable, &values)
+}
+
+/// Its columns behind the timestamp: id, name, type, and whether it is part of the key.
+fn described(stable: u64, values: &[(u32, &str, DataType, bool)]) -> Arc<Target> {
     let column = |id, name: &str, data_type: DataType| v1::ColumnDef {
         id,
         name: name.into(),
         r#type: data_type.wire_id().into(),
         length: data_type.length().into(),
+        is_key: false,
     };
     let described = v1::DescribeTargetResponse {
         first_time: i64::MIN,
@@ -28,7 +35,13 @@ fn target(stable: u64) -> Arc<Target> {
         vgroups: vec![2, 3, 4],
         stable,
         schema_version: 1,
-        columns: vec![column(1, "ts", DataType::Timestamp), column(2, "v", DataType::Int)],
+        columns: [column(1, "ts", DataType::Timestamp)]
+            .into_iter()
+            .chain(values.iter().map(|(id, name, data_type, is_key)| v1::ColumnDef {
+                is_key: *is_key,
+                ..column(*id, name, *data_type)
+            }))
+            .collect(),
         tags: vec![column(3, "site", DataType::Varchar(8)), column(4, "n", DataType::UInt)],
     };
     Arc::new(Target::from_wire("d", "m", described).unwrap())
@@ -78,6 +91,65 @@ proptest! {
             expected.into_iter().map(|(name, rows)| (name, rows.into_iter().collect())).collect();
         prop_assert_eq!(read(&target, batch), expected);
     }
+}
+
+proptest! {
+    #[test]
+    fn a_composite_key_tells_rows_of_one_instant_apart(
+        rows in prop::collection::vec((0_u8..3, -4_i64..4, 0_u32..4, any::<i32>()), 0..100),
+        is_text in any::<bool>(),
+    ) {
+        let key = if is_text { DataType::Varchar(8) } else { DataType::UInt };
+        let target = described(9, &[(5, "k", key, true), (2, "v", DataType::Int, false)]);
+        let mut batch = batch(&target);
+        let mut expected: BTreeMap<(String, i64, String), i32> = BTreeMap::new();
+        for (table, ts, k, value) in rows {
+            let name = format!("d{table}");
+            let table = batch.table(&name).unwrap();
+            let key = if is_text { Value::Text(k.to_string()) } else { Value::UInt(k.into()) };
+            batch.push(table, &[Value::Timestamp(ts), key, Value::Int(value.into())]).unwrap();
+            expected.insert((name, ts, k.to_string()), value);
+        }
+        let mut found = BTreeMap::new();
+        for (_, block) in split(&target, batch.finish().unwrap()).unwrap() {
+            let times = block.columns[0].1.as_primitive::<TimestampMillisecondType>();
+            let keys = &block.columns[1].1;
+            let values = block.columns[2].1.as_primitive::<Int32Type>();
+            let mut start = 0;
+            for run in &block.runs {
+                let mut last = None;
+                for row in start..run.end as usize {
+                    let key = match keys.as_string_opt::<i32>() {
+                        Some(texts) => texts.value(row).to_owned(),
+                        None => keys.as_primitive::<UInt32Type>().value(row).to_string(),
+                    };
+                    let this = (run.table.clone(), times.value(row), key);
+                    prop_assert!(last.as_ref().is_none_or(|last| *last < this), "{last:?} before {this:?}");
+                    last = Some(this.clone());
+                    prop_assert!(found.insert(this, values.value(row)).is_none());
+                }
+                start = run.end as usize;
+            }
+        }
+        prop_assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn a_composite_key_is_always_given() {
+    let target = described(9, &[(5, "k", DataType::Int, true), (2, "v", DataType::Int, false)]);
+    assert_eq!(target.select(&["ts", "v"]).unwrap_err().code(), Code::InvalidOperation);
+    assert!(target.select(&["ts", "v", "k"]).is_ok());
+    let mut batch = batch(&target);
+    let d = batch.table("d").unwrap();
+    let null = batch.push(d, &[Value::Timestamp(1), Value::Null, Value::Int(1)]).unwrap_err();
+    assert_eq!((null.code(), batch.len()), (Code::KeyNull, 0));
+    // Columns that are filled by themselves are looked at when the batch goes.
+    batch.column(0).unwrap().append_i64(1).unwrap();
+    batch.column(1).unwrap().append_null();
+    batch.column(2).unwrap().append_i64(1).unwrap();
+    batch.rows_of(d, 1);
+    assert_eq!(split(&target, batch.finish().unwrap()).err().unwrap().code(), Code::KeyNull);
 }
 
 #[test]

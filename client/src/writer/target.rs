@@ -10,6 +10,8 @@ use crate::decode::Column;
 #[derive(Clone, Debug)]
 pub(super) struct TargetColumn {
     pub(super) id: ColumnId,
+    /// Part of a composite key.
+    pub(super) is_key: bool,
     pub(super) column: Column,
 }
 
@@ -30,8 +32,9 @@ impl Target {
     pub(super) fn from_wire(database: &str, table: &str, target: v1::DescribeTargetResponse) -> Result<Self> {
         let precision = proto::convert::precision_from_wire(target.precision)?;
         let column = |column: v1::ColumnDef| {
+            let is_key = column.is_key;
             let (id, name, data_type) = proto::convert::column_from_wire(column)?;
-            Ok(TargetColumn { id, column: Column { name, data_type, precision } })
+            Ok(TargetColumn { id, is_key, column: Column { name, data_type, precision } })
         };
         let read = |columns: Vec<v1::ColumnDef>| columns.into_iter().map(column).collect::<Result<Vec<_>>>();
         if target.vgroups.is_empty() || target.columns.is_empty() {
@@ -97,7 +100,12 @@ impl Target {
         self.columns.clone()
     }
 
-    /// The columns called `names`; the first must be the primary timestamp.
+    /// The column that is part of a composite key, if there is one.
+    pub(super) fn key(&self) -> Option<&TargetColumn> {
+        self.columns.iter().find(|column| column.is_key)
+    }
+
+    /// The columns called `names`; the first must be the primary timestamp, and that of a composite key one of them.
     pub(super) fn select(&self, names: &[&str]) -> Result<Vec<TargetColumn>> {
         let find = |name: &&str| {
             let found = self.columns.iter().find(|column| column.column.name == **name);
@@ -106,6 +114,10 @@ impl Target {
         let columns = names.iter().map(find).collect::<Result<Vec<_>>>()?;
         if columns.first().is_none_or(|first| first.id != ColumnId::TIMESTAMP) {
             return Err(Error::of(Code::FirstColumn));
+        }
+        if let Some(key) = self.key().filter(|key| columns.iter().all(|column| column.id != key.id)) {
+            let text = "Primary key column should not be none";
+            return Err(Error::text(Code::InvalidOperation, text).hint(format!("name {}", key.column.name)));
         }
         match names.iter().enumerate().find(|(at, name)| names.iter().take(*at).any(|n| n == *name)) {
             Some((_, twice)) => Err(Error::with(Code::DuplicateColumn, twice)),

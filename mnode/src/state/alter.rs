@@ -38,6 +38,7 @@ pub(super) fn new_schema(columns: &[ColumnSpec], tags: &[ColumnSpec]) -> Result<
     for (column, spec) in schema.columns.iter_mut().zip(columns) {
         *column = spec.column(column.id);
     }
+    schema.check_key()?;
     check_sizes(&schema)?;
     Ok(schema)
 }
@@ -48,13 +49,19 @@ pub(super) fn altered(schema: &TableSchema, change: &StableChange) -> Result<Tab
     match change {
         StableChange::AddColumn(spec) => {
             check_new_name(schema, &spec.name)?;
+            if spec.is_key {
+                return Err(Error::of(Code::KeyChange));
+            }
             let column = spec.column(take_id(&mut next)?);
             next.columns.push(column);
         }
         StableChange::DropColumn(name) => {
-            let (at, _) = column_at(schema, name)?;
+            let (at, column) = column_at(schema, name)?;
             if at == 0 {
                 return Err(Error::of(Code::PrimaryTimestampDrop));
+            }
+            if column.is_key {
+                return Err(Error::of(Code::KeyChange));
             }
             if schema.columns.len() <= COLUMNS_MIN {
                 return Err(Error::of(Code::NothingLeft));
@@ -63,6 +70,9 @@ pub(super) fn altered(schema: &TableSchema, change: &StableChange) -> Result<Tab
         }
         StableChange::ModifyColumn { name, data_type } => {
             let (at, column) = column_at(schema, name)?;
+            if column.is_key {
+                return Err(Error::of(Code::KeyChange));
+            }
             widen(column, *data_type, next.columns.get_mut(at))?;
         }
         StableChange::ModifyStorage { name, storage } => {

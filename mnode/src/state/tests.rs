@@ -603,6 +603,35 @@ fn a_command_that_came_too_late_is_refused_when_applied() {
     assert_eq!(db.state, before);
 }
 
+#[test]
+fn a_composite_key_comes_with_the_table_and_stays() {
+    let mut db = Db::new();
+    db.run(create_database("d", |_| ())).unwrap();
+    let key = |name: &str, data_type| ColumnSpec { is_key: true, ..ColumnSpec::new(name, data_type) };
+    let with = |columns: Vec<ColumnSpec>| {
+        let mut spec = stable_spec("m");
+        spec.columns.splice(1..1, columns);
+        create_stable(spec)
+    };
+    let spec = ColumnSpec::new;
+    let third = vec![spec("a", DataType::Int), key("k", DataType::Int)];
+    assert_eq!(db.fails(with(third)), Code::KeyPosition);
+    assert_eq!(db.fails(with(vec![key("k", DataType::Double)])), Code::KeyType);
+    let command = with(vec![key("k", DataType::Varchar(4))]);
+    assert_eq!(Command::decode(&command.encode().unwrap()).unwrap(), command);
+    db.run(command).unwrap();
+    for change in [
+        StableChange::AddColumn(key("l", DataType::Int)),
+        StableChange::DropColumn("k".into()),
+        StableChange::ModifyColumn { name: "k".into(), data_type: DataType::Varchar(9) },
+    ] {
+        assert_eq!(db.fails(alter(change)), Code::KeyChange);
+    }
+    db.run(alter(StableChange::AddColumn(spec("w", DataType::Int)))).unwrap();
+    let now = db.state.catalog().stable("d", "m").unwrap();
+    assert_eq!(now.schema.key().map(|key| key.name.as_str()), Some("k"));
+}
+
 fn any_command() -> impl Strategy<Value = Command> {
     let name = || prop::sample::select(vec!["a", "b", "d"]);
     prop_oneof![

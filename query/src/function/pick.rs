@@ -20,7 +20,8 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Expr
 pub(crate) struct Pick {
     /// Largest key, else smallest. NULL is no key; where no row has one, time alone decides.
     pub(crate) key_largest: bool,
-    /// Among equal keys the latest row, else the earliest.
+    /// Among equal keys the latest row, else the earliest; of rows of one instant that with the largest composite key,
+    /// else the smallest.
     pub(crate) time_largest: bool,
 }
 
@@ -29,15 +30,25 @@ pub(crate) fn field(index: usize) -> String {
     format!("c{index}")
 }
 
-/// A call: key, time in ticks, then the values wanted of the row.
-pub(crate) fn call(pick: Pick, key: Expr, time: Expr, values: impl Iterator<Item = Expr>) -> Expr {
-    let function = PickFunction { pick, signature: Signature::user_defined(Volatility::Immutable) };
-    AggregateUDF::new_from_impl(function).call([key, time].into_iter().chain(values).collect())
+/// A call: key, time in ticks, what decides among rows of one instant where there are several, then the values wanted of
+/// the row.
+pub(crate) fn call(
+    pick: Pick,
+    key: Expr,
+    time: Expr,
+    tie: Option<Expr>,
+    values: impl Iterator<Item = Expr>,
+) -> Expr {
+    let signature = Signature::user_defined(Volatility::Immutable);
+    let function = PickFunction { pick, has_tie: tie.is_some(), signature };
+    let arguments = [key, time].into_iter().chain(tie).chain(values);
+    AggregateUDF::new_from_impl(function).call(arguments.collect())
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct PickFunction {
     pick: Pick,
+    has_tie: bool,
     signature: Signature,
 }
 
@@ -60,12 +71,12 @@ impl AggregateUDFImpl for PickFunction {
     }
 
     fn return_type(&self, arguments: &[Arrow]) -> DfResult<Arrow> {
-        Ok(Arrow::Struct(value_fields(arguments)))
+        Ok(Arrow::Struct(value_fields(arguments, self.has_tie)))
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> DfResult<Box<dyn Accumulator>> {
         let types: Vec<Arrow> = args.expr_fields.iter().map(|f| f.data_type().clone()).collect();
-        Ok(Box::new(PickAccumulator::new(self.pick, &types)?))
+        Ok(Box::new(PickAccumulator::new(self.pick, self.has_tie, &types)?))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> DfResult<Vec<FieldRef>> {
@@ -91,23 +102,34 @@ impl AggregateUDFImpl for PickFunction {
     }
 }
 
-fn value_fields(arguments: &[Arrow]) -> Fields {
-    arguments.iter().skip(2).enumerate().map(|(i, t)| Field::new(field(i), t.clone(), true)).collect()
+/// Arguments before the values.
+const fn heads(has_tie: bool) -> usize {
+    if has_tie { 3 } else { 2 }
+}
+
+fn value_fields(arguments: &[Arrow], has_tie: bool) -> Fields {
+    arguments
+        .iter()
+        .skip(heads(has_tie))
+        .enumerate()
+        .map(|(i, t)| Field::new(field(i), t.clone(), true))
+        .collect()
 }
 
 #[derive(Debug)]
 struct PickAccumulator {
     pick: Pick,
+    has_tie: bool,
     fields: Fields,
-    /// Key, time and values of the best row so far.
+    /// Key, time, tie and values of the best row so far.
     best: Vec<ScalarValue>,
     seen: bool,
 }
 
 impl PickAccumulator {
-    fn new(pick: Pick, types: &[Arrow]) -> DfResult<Self> {
+    fn new(pick: Pick, has_tie: bool, types: &[Arrow]) -> DfResult<Self> {
         let best = types.iter().map(ScalarValue::try_from).collect::<DfResult<_>>()?;
-        Ok(Self { pick, fields: value_fields(types), best, seen: false })
+        Ok(Self { pick, has_tie, fields: value_fields(types, has_tie), best, seen: false })
     }
 
     /// Takes the best row of a batch where it beats the one held.
@@ -115,6 +137,10 @@ impl PickAccumulator {
         let [key, time, ..] = arrays else { return internal_err!("a key and a time expected") };
         let ascending = SortOptions::default();
         let compare = arrow::array::make_comparator(key, key, ascending)?;
+        let tie = match arrays.get(2).filter(|_| self.has_tie) {
+            Some(tie) => Some(arrow::array::make_comparator(tie, tie, ascending)?),
+            None => None,
+        };
         let times = time.as_primitive_opt::<Int64Type>();
         let tick = |row: usize| times.filter(|t| t.is_valid(row)).map(|t| t.value(row));
         let mut winner: Option<usize> = None;
@@ -126,7 +152,9 @@ impl PickAccumulator {
                         (true, true) => self.directed(compare(row, best)),
                         (valid, other) => valid.cmp(&other),
                     };
-                    keys.then(self.directed_time(tick(row), tick(best))) == Ordering::Greater
+                    let order = keys.then(self.directed_time(tick(row), tick(best)));
+                    let tied = |tie: &arrow::array::DynComparator| self.towards(tie(row, best));
+                    order.then_with(|| tie.as_ref().map_or(Ordering::Equal, tied)) == Ordering::Greater
                 }
             };
             if better {
@@ -147,8 +175,12 @@ impl PickAccumulator {
         if self.pick.key_largest { order } else { order.reverse() }
     }
 
+    fn towards(&self, order: Ordering) -> Ordering {
+        if self.pick.time_largest { order } else { order.reverse() }
+    }
+
     fn directed_time(&self, a: Option<i64>, b: Option<i64>) -> Ordering {
-        if self.pick.time_largest { a.cmp(&b) } else { b.cmp(&a) }
+        self.towards(a.cmp(&b))
     }
 
     fn beats(&self, candidate: &[ScalarValue]) -> bool {
@@ -160,7 +192,12 @@ impl PickAccumulator {
             (valid, other) => valid.cmp(&other),
         };
         let tick = |v: &ScalarValue| if let ScalarValue::Int64(v) = v { *v } else { None };
-        keys.then(self.directed_time(tick(time), tick(best_time))) == Ordering::Greater
+        let tied = match (candidate.get(2), self.best.get(2)) {
+            (Some(tie), Some(best)) if self.has_tie => tie.partial_cmp(best).unwrap_or(Ordering::Equal),
+            _ => Ordering::Equal,
+        };
+        let order = keys.then(self.directed_time(tick(time), tick(best_time)));
+        order.then(self.towards(tied)) == Ordering::Greater
     }
 }
 
@@ -171,8 +208,12 @@ impl Accumulator for PickAccumulator {
     }
 
     fn evaluate(&mut self) -> DfResult<ScalarValue> {
-        let arrays =
-            self.best.iter().skip(2).map(|v| v.to_array_of_size(1)).collect::<DfResult<Vec<ArrayRef>>>()?;
+        let arrays = self
+            .best
+            .iter()
+            .skip(heads(self.has_tie))
+            .map(|v| v.to_array_of_size(1))
+            .collect::<DfResult<Vec<ArrayRef>>>()?;
         if arrays.is_empty() {
             return Ok(ScalarValue::Struct(Arc::new(StructArray::new_empty_fields(1, None))));
         }

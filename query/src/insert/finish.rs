@@ -7,6 +7,7 @@ use arrow::array::AsArray as _;
 use arrow_array::types::{TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType};
 use arrow_array::{Array as _, ArrayRef};
 use model::{ColumnId, DatabaseId, Error, Precision, Result};
+use proto::keys::RowKeys;
 use proto::write::{TableRun, WriteBlock};
 
 use super::gather::{Batch, Gather, Relation, Run};
@@ -31,6 +32,13 @@ impl Finished {
     /// The primary timestamps.
     pub(super) fn ticks(&self) -> &[i64] {
         self.columns.first().map_or(&[], ticks)
+    }
+
+    /// The values of the relation's composite key.
+    pub(super) fn keys(&self, relation: &Relation) -> RowKeys {
+        let key = relation.schema.key().and_then(|key| relation.schema.column_by_id(key.id));
+        let at = key.and_then(|(place, _)| self.places.binary_search(&place).ok());
+        at.and_then(|at| self.columns.get(at)).and_then(|values| RowKeys::of(values)).unwrap_or_default()
     }
 }
 
@@ -140,14 +148,22 @@ fn check_times(relation: &Relation, batch: &Finished, now_ns: i64) -> Result<()>
 fn plain_slot(relation: &Relation, batch: &Finished) -> Option<usize> {
     let first = relation.tables.get(batch.runs.first()?.table)?.slot;
     let slot = batch.slot.unwrap_or(first);
-    let ticks = batch.ticks();
+    let (ticks, keys) = (batch.ticks(), batch.keys(relation));
     let mut seen = vec![false; relation.tables.len()];
     for run in &batch.runs {
         let table = relation.tables.get(run.table)?;
         if table.scattered || table.slot != slot || std::mem::replace(seen.get_mut(run.table)?, true) {
             return None;
         }
-        if !ticks.get(run.start..run.end)?.is_sorted_by(|a, b| a < b) {
+        let of_run = ticks.get(run.start..run.end)?;
+        let ascend = match &keys {
+            RowKeys::None => of_run.is_sorted_by(|a, b| a < b),
+            keys => (run.start..).zip(of_run.windows(2)).all(|(row, pair)| match pair {
+                [a, b] if a == b => keys.compare(row, row + 1).is_lt(),
+                pair => pair.is_sorted(),
+            }),
+        };
+        if !ascend {
             return None;
         }
     }

@@ -1,4 +1,4 @@
-//! Rows that did not come in order: sorted by table and time, rows of one key merged.
+//! Rows that did not come in order: sorted by table, time and composite key, rows of one key merged.
 //!
 //! Within a statement the last value that is not NULL wins, column by column; against what is stored, a listed NULL
 //! overwrites, but that is the vnode's business.
@@ -6,6 +6,7 @@
 use arrow::compute::{interleave, take};
 use arrow_array::{Array as _, ArrayRef, UInt32Array};
 use model::{Error, Result};
+use proto::keys::RowKeys;
 
 use super::finish::Finished;
 use super::gather::Relation;
@@ -24,6 +25,8 @@ struct Row {
     slot: usize,
     table: usize,
     ticks: i64,
+    /// Place of the composite key's value in the order of these; 0 where time is the whole key.
+    key: i64,
     /// Number in the statement.
     sequence: u64,
     batch: usize,
@@ -33,12 +36,53 @@ struct Row {
 
 impl Row {
     fn same_key(&self, other: &Self) -> bool {
-        (self.table, self.ticks) == (other.table, other.ticks)
+        (self.table, self.ticks, self.key) == (other.table, other.ticks, other.key)
+    }
+}
+
+/// Numbers in the order of a composite key's values.
+#[derive(Debug)]
+struct KeyNumbers {
+    /// By batch.
+    keys: Vec<RowKeys>,
+    /// All texts, ascending, each once.
+    texts: Vec<String>,
+}
+
+impl KeyNumbers {
+    fn of(relation: &Relation, batches: &[Finished]) -> Self {
+        let keys: Vec<RowKeys> = batches.iter().map(|batch| batch.keys(relation)).collect();
+        let mut texts = Vec::new();
+        for values in &keys {
+            if let RowKeys::Text(values) = values {
+                texts.extend(values.iter().flatten().map(str::to_owned));
+            }
+        }
+        texts.sort_unstable();
+        texts.dedup();
+        Self { keys, texts }
+    }
+
+    fn get(&self, batch: usize, row: usize) -> i64 {
+        match self.keys.get(batch) {
+            None | Some(RowKeys::None) => 0,
+            Some(keys @ RowKeys::Text(_)) => {
+                let place = self.texts.binary_search_by(|text| text.as_str().cmp(keys.text(row)));
+                i64::try_from(place.unwrap_or_else(|place| place)).unwrap_or(i64::MAX)
+            }
+            Some(keys) => keys.number(row),
+        }
     }
 }
 
 /// The rows of `batch`: of the tables that have all their rows in it, or (`scattered`) of the others.
-fn rows_of(relation: &Relation, index: usize, batch: &Finished, scattered: bool) -> Vec<Row> {
+fn rows_of(
+    relation: &Relation,
+    index: usize,
+    batch: &Finished,
+    keys: &KeyNumbers,
+    scattered: bool,
+) -> Vec<Row> {
     let ticks = batch.ticks();
     let mut rows = Vec::with_capacity(ticks.len());
     for run in &batch.runs {
@@ -51,6 +95,7 @@ fn rows_of(relation: &Relation, index: usize, batch: &Finished, scattered: bool)
             slot: table.slot,
             table: run.table,
             ticks,
+            key: keys.get(index, row),
             sequence,
             batch: index,
             row,
@@ -61,7 +106,8 @@ fn rows_of(relation: &Relation, index: usize, batch: &Finished, scattered: bool)
 
 /// The batch as blocks of the slots it has rows for.
 pub(super) fn rearrange(relation: &Relation, batch: &Finished) -> Result<Vec<(usize, Assembled)>> {
-    let mut rows = rows_of(relation, 0, batch, false);
+    let keys = KeyNumbers::of(relation, std::slice::from_ref(batch));
+    let mut rows = rows_of(relation, 0, batch, &keys, false);
     rows.sort_unstable();
     let mut parts = Vec::new();
     for rows in rows.chunk_by(|a, b| a.slot == b.slot) {
@@ -105,8 +151,9 @@ struct Group<'k> {
 /// The tables whose rows came with different column lists: merged over all batches. A key's columns are those that
 /// any of its rows listed.
 pub(super) fn scattered(relation: &Relation, batches: &[Finished]) -> Result<Vec<(usize, Assembled)>> {
+    let keys = KeyNumbers::of(relation, batches);
     let mut rows: Vec<Row> =
-        batches.iter().enumerate().flat_map(|(i, batch)| rows_of(relation, i, batch, true)).collect();
+        batches.iter().enumerate().flat_map(|(i, batch)| rows_of(relation, i, batch, &keys, true)).collect();
     rows.sort_unstable();
     let mut groups: Vec<Group<'_>> = Vec::new();
     for key in rows.chunk_by(Row::same_key) {

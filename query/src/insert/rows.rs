@@ -33,14 +33,24 @@ enum Place {
     Tbname,
 }
 
+/// Which part of the primary key.
+#[derive(Clone, Copy, Debug)]
+enum Primary {
+    Timestamp,
+    /// A composite key's number.
+    Number,
+    /// And its text, which may be `'null'`.
+    Text,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct ColumnPlace {
     /// Which column of the batch.
     index: usize,
     /// A TIMESTAMP: a duration may be added.
     time: bool,
-    /// The primary timestamp: NULL is refused.
-    primary: bool,
+    /// Part of the primary key: NULL is refused.
+    primary: Option<Primary>,
 }
 
 impl RowReader<'_, '_> {
@@ -113,7 +123,7 @@ impl RowReader<'_, '_> {
             } else if let Some((index, _)) = schema.column(name) {
                 written.push(index);
                 // Which column of the batch it is shows once all are known.
-                Place::Column(ColumnPlace { index: written.len() - 1, time: false, primary: false })
+                Place::Column(ColumnPlace { index: written.len() - 1, time: false, primary: None })
             } else if let Some((index, _)) = schema.tag(name) {
                 Place::Tag(index)
             } else {
@@ -239,10 +249,20 @@ fn column_places(schema: &TableSchema, written: &[usize]) -> Result<(Vec<usize>,
         return Err(Error::text(Code::InvalidOperation, "Primary timestamp column should not be null")
             .hint("the column list must name the primary timestamp"));
     }
+    if schema.key().is_some() && set.get(1) != Some(&1) {
+        return Err(Error::text(Code::InvalidOperation, "Primary key column should not be none")
+            .hint("the column list must name the composite key"));
+    }
+    let primary = |column: &ColumnDef| match column.id {
+        ColumnId::TIMESTAMP => Some(Primary::Timestamp),
+        _ if !column.is_key => None,
+        _ if column.data_type.is_string() => Some(Primary::Text),
+        _ => Some(Primary::Number),
+    };
     let place = |column: &usize| ColumnPlace {
         index: set.binary_search(column).unwrap_or_default(),
         time: schema.columns.get(*column).is_some_and(|c| c.data_type == DataType::Timestamp),
-        primary: schema.columns.get(*column).is_some_and(|c| c.id == ColumnId::TIMESTAMP),
+        primary: schema.columns.get(*column).and_then(primary),
     };
     let places = written.iter().map(place).collect();
     Ok((set, places))
@@ -297,8 +317,18 @@ fn append<'n>(
     name: impl FnOnce() -> &'n str,
 ) -> Result<()> {
     let (raw, span) = scan.value(place.time)?;
-    if place.primary && is_null(raw) {
-        return Err(scan.error_at(span.start, "Primary timestamp column should not be null"));
+    match place.primary {
+        None => {}
+        Some(Primary::Timestamp) if is_null(raw) => {
+            return Err(scan.error_at(span.start, "Primary timestamp column should not be null"));
+        }
+        Some(Primary::Number) if is_null(raw) => {
+            return Err(Error::of(Code::KeyNull).at(scan.place(span.start)));
+        }
+        Some(Primary::Text) if raw.is_null() => {
+            return Err(Error::of(Code::KeyNull).at(scan.place(span.start)));
+        }
+        Some(_) => {}
     }
     column.append(raw, literals).map_err(|misfit| misfit_error(scan, misfit, span, name()))
 }

@@ -81,7 +81,8 @@ impl Wanted {
     /// What of this a super table has not; `None` is one that is not there.
     ///
     /// # Errors
-    /// [`Code::LineFormat`] where it has a column or tag of another type.
+    /// [`Code::LineFormat`] where it has a column or tag of another type; [`Code::LineKey`] where it has a composite key,
+    /// which no line has.
     pub fn missing(&self, schema: Option<&TableSchema>) -> Result<Missing> {
         let Some(schema) = schema else {
             let time = [(TIME.to_owned(), DataType::Timestamp)];
@@ -92,6 +93,9 @@ impl Wanted {
             let tag = |(name, data_type): &(String, DataType)| spec(name, widened(*data_type, true));
             return Ok(Missing::Stable { columns, tags: tags.iter().map(tag).collect() });
         };
+        if schema.key().is_some() {
+            return Err(Error::with(Code::LineKey, &self.stable));
+        }
         let mut parts = Vec::new();
         for (name, data_type) in &self.columns {
             let wide = widened(*data_type, false);
@@ -118,7 +122,8 @@ impl Wanted {
 }
 
 fn spec(name: &str, data_type: DataType) -> ColumnSpec {
-    ColumnSpec { name: name.to_owned(), data_type, encoding: None, compression: None, level: None }
+    let name = name.to_owned();
+    ColumnSpec { name, data_type, encoding: None, compression: None, level: None, is_key: false }
 }
 
 /// Whether values do not fit a column of their type.

@@ -53,6 +53,8 @@ pub(crate) struct ShardTable {
     pub(crate) reading: Reading,
     /// Rows are of one table: they come in order of time.
     pub(crate) single: bool,
+    /// The column of a composite key: rows of one instant come in its order.
+    pub(crate) key: Option<ColumnId>,
     /// The super table's tags in order, as [`TableKind::Child`] has their values.
     pub(crate) tag_ids: Arc<[ColumnId]>,
 }
@@ -60,6 +62,10 @@ pub(crate) struct ShardTable {
 impl ShardTable {
     fn time_index(&self) -> Option<usize> {
         self.columns.iter().position(|c| *c == ScanColumn::Column(ColumnId::TIMESTAMP))
+    }
+
+    fn is_column(&self, index: usize, id: ColumnId) -> bool {
+        self.columns.get(index) == Some(&ScanColumn::Column(id))
     }
 
     /// Bytes that a row of these columns may have at most, by what they are declared with.
@@ -217,7 +223,11 @@ impl TableProvider for ShardTable {
             memory: QueryMemory::default(),
         };
         let time_name = self.time_name().filter(|_| self.single && self.reading == Reading::Rows);
-        let ordering = time_name.and_then(|n| output.index_of(n).ok());
+        let mut ordering: Vec<usize> = time_name.and_then(|n| output.index_of(n).ok()).into_iter().collect();
+        if !ordering.is_empty() {
+            let key = self.key.and_then(|id| indices.iter().position(|index| self.is_column(*index, id)));
+            ordering.extend(key);
+        }
         let shards = if request.time.is_empty() { Vec::new() } else { self.shards.clone() };
         let tag_ids = Arc::clone(&self.tag_ids);
         Ok(Arc::new(ShardScan::new(shards, request, output, self.reading, ordering, tag_ids)))
@@ -243,17 +253,19 @@ impl ShardScan {
         request: ScanRequest,
         output: SchemaRef,
         reading: Reading,
-        ordering: Option<usize>,
+        ordering: Vec<usize>,
         tag_ids: Arc<[ColumnId]>,
     ) -> Self {
         let mut equivalence = EquivalenceProperties::new(Arc::clone(&output));
-        if let Some(index) = ordering
-            && let Some(field) = output.fields().get(index)
-        {
-            let column = Arc::new(expressions::Column::new(field.name(), index));
-            // The timestamp is never NULL, so where NULLs would go does not matter; both spellings are offered.
+        let ordering = ordering.into_iter().filter_map(|index| {
+            let column = Arc::new(expressions::Column::new(output.fields().get(index)?.name(), index));
+            // The primary key is never NULL, so where NULLs would go does not matter; both spellings are offered.
             let options = SortOptions { descending: false, nulls_first: true };
-            equivalence.add_ordering([PhysicalSortExpr { expr: column, options }]);
+            Some(PhysicalSortExpr { expr: column, options })
+        });
+        let ordering: Vec<_> = ordering.collect();
+        if !ordering.is_empty() {
+            equivalence.add_ordering(ordering);
         }
         let properties = Arc::new(PlanProperties::new(
             equivalence,

@@ -1,6 +1,6 @@
 //! CREATE, ALTER and DROP of tables and super tables.
 
-use model::{Code, ColumnStorage, Compression, DataType, Encoding, Error, Level, Result};
+use model::{Code, ColumnStorage, Compression, DataType, Encoding, Error, Level, Result, check_key_type};
 
 use super::types::TypePlace;
 use super::{NameKind, Parser, is_system_database};
@@ -20,6 +20,7 @@ struct Written {
     name: String,
     data_type: DataType,
     storage: ColumnStorage,
+    is_key: bool,
 }
 
 impl Parser<'_> {
@@ -87,15 +88,19 @@ impl Parser<'_> {
     fn column(&mut self, place: TypePlace) -> Result<Written> {
         let name = self.name(NameKind::Column)?;
         let data_type = self.written_type(place)?;
-        let mut written = Written { name, data_type, storage: ColumnStorage::default() };
+        let mut written = Written { name, data_type, storage: ColumnStorage::default(), is_key: false };
         if place == TypePlace::Column {
-            if self.at_words(&["PRIMARY", "KEY"]) || self.at_words(&["COMPOSITE", "KEY"]) {
-                return Err(self.unsupported("composite key"));
-            }
+            written.is_key = self.key_words();
             written.storage = self.storage_options()?;
             written.storage.check(data_type)?;
+            // The server that wrote a statement may have put the words last.
+            written.is_key |= self.key_words();
         }
         Ok(written)
+    }
+
+    fn key_words(&mut self) -> bool {
+        self.take_words(&["PRIMARY", "KEY"]) || self.take_words(&["COMPOSITE", "KEY"])
     }
 
     /// ENCODE, COMPRESS, LEVEL.
@@ -140,6 +145,12 @@ impl Parser<'_> {
         }
         if columns.len() < 2 {
             return Err(Error::of(Code::ColumnCount).hint("a table has at least two columns"));
+        }
+        if columns.iter().enumerate().any(|(at, column)| column.is_key && at != 1) {
+            return Err(Error::of(Code::KeyPosition));
+        }
+        if let Some(key) = columns.iter().find(|column| column.is_key) {
+            check_key_type(key.data_type)?;
         }
         if columns.len() > COLUMNS_MAX {
             return Err(Error::of(Code::TooManyColumns));
@@ -353,6 +364,9 @@ impl Parser<'_> {
     fn added(&mut self, place: TypePlace) -> Result<ColumnSpec> {
         let written = self.column(place)?;
         check_json(place, written.data_type)?;
+        if written.is_key {
+            return Err(Error::of(Code::KeyChange));
+        }
         Ok(spec(written))
     }
 
@@ -379,5 +393,6 @@ fn spec(written: Written) -> ColumnSpec {
         encoding: written.storage.encoding,
         compression: written.storage.compression,
         level: written.storage.level,
+        is_key: written.is_key,
     }
 }

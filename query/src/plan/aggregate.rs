@@ -46,7 +46,7 @@ pub(crate) struct Key {
 #[derive(Clone, Debug)]
 enum Call {
     Plain(DfExpr),
-    Pick(PickCall),
+    Pick(Box<PickCall>),
 }
 
 /// The choice of a row, and what is wanted of it.
@@ -55,6 +55,8 @@ struct PickCall {
     pick: Pick,
     key: DfExpr,
     time: DfExpr,
+    /// The composite key: among rows of one instant.
+    tie: Option<DfExpr>,
     values: Vec<DfExpr>,
     /// Where in `values` each stands. LAST_ROW of a wide table has thousands.
     fields: HashMap<DfExpr, usize>,
@@ -123,9 +125,10 @@ impl Groups {
         DfExpr::Column(Column::new_unqualified(self.name(index)))
     }
 
-    fn pick(&mut self, pick: Pick, key: DfExpr, time: DfExpr) -> usize {
-        let call = |key| Call::Pick(PickCall { pick, key, time, values: Vec::new(), fields: HashMap::new() });
-        self.add(Some(pick), key, call)
+    fn pick(&mut self, pick: Pick, key: DfExpr, time: DfExpr, tie: Option<DfExpr>) -> usize {
+        let (values, fields) = (Vec::new(), HashMap::new());
+        let call = |key| PickCall { pick, key, time, tie, values, fields };
+        self.add(Some(pick), key, |key| Call::Pick(Box::new(call(key))))
     }
 
     /// A value of the row that a selection function picked.
@@ -173,8 +176,9 @@ impl Groups {
             .zip(names)
             .map(|(call, name)| match call {
                 Call::Plain(expr) => expr.alias(name),
-                Call::Pick(PickCall { pick, key, time, values, .. }) => {
-                    pick::call(pick, key, time, values.into_iter()).alias(name)
+                Call::Pick(call) => {
+                    let PickCall { pick, key, time, tie, values, .. } = *call;
+                    pick::call(pick, key, time, tie, values.into_iter()).alias(name)
                 }
             })
             .collect();
@@ -302,7 +306,9 @@ impl Binder<'_, '_> {
     fn pick(&mut self, name: &str, args: &[Expr]) -> Result<usize> {
         let value = self.arguments(name, args, 1)?.remove(0);
         check_argument(name, &value)?;
-        let time = match self.scope.timeline(None) {
+        let timeline = self.scope.timeline(None);
+        let tie = timeline.and_then(|column| self.scope.key_beside(&DfExpr::Column(column.column.clone())));
+        let time = match timeline {
             Some(column) => self.scope.typed(column).arrow_cast(DataType::BigInt)?.expr,
             None if matches!(name, "min" | "max") => lit(ScalarValue::Int64(None)),
             None => return Err(Error::text(Code::Timeline, format!("Invalid timeline function: {name}"))),
@@ -320,7 +326,7 @@ impl Binder<'_, '_> {
                 .map_err(super::error::from_datafusion)?,
         };
         let Some(groups) = self.groups.as_deref_mut() else { return Err(Error::of(Code::NotSingleGroup)) };
-        Ok(groups.pick(pick, key, time))
+        Ok(groups.pick(pick, key, time, tie))
     }
 
     /// DataFusion's aggregates to compute, and what to make of their columns.

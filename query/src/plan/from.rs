@@ -115,6 +115,7 @@ pub(crate) fn shard_table(
         schema: Arc::new(Schema::new(maker.fields)),
         reading,
         single: kind.is_single(),
+        key: schema.key().map(|key| key.id),
         tag_ids: schema.tags.iter().map(|t| t.id).collect(),
     };
     let rows = reading == Reading::Rows;
@@ -123,6 +124,7 @@ pub(crate) fn shard_table(
         kind,
         columns: maker.columns,
         timeline: rows.then_some(0),
+        key: schema.key().filter(|_| rows).map(|_| 1),
         ordered: rows && kind.is_single(),
         precision,
         names: ColumnNames::default(),
@@ -143,8 +145,8 @@ struct Maker {
 impl Maker {
     fn add(&mut self, column: &ColumnDef, role: Role) {
         let ty = Ty::of(column.data_type, self.precision);
-        // The primary timestamp is never NULL, which lets DataFusion drop conditions on it.
-        let nullable = column.id != ColumnId::TIMESTAMP;
+        // The primary key is never NULL, which lets DataFusion drop conditions on it.
+        let nullable = column.id != ColumnId::TIMESTAMP && !column.is_key;
         let scan =
             if role == Role::Data { ScanColumn::Column(column.id) } else { ScanColumn::Tag(column.id) };
         self.widths.push(column.data_type.row_bytes());
@@ -202,6 +204,7 @@ fn system_table(
         kind: SourceKind::System,
         columns,
         timeline: None,
+        key: None,
         ordered: false,
         precision: Precision::Ms,
         names: ColumnNames::default(),
@@ -256,6 +259,7 @@ fn plan_subquery(cx: &Context<'_>, query: &Query, alias: Option<&str>) -> Result
         kind: SourceKind::Subquery,
         columns,
         timeline,
+        key: None,
         ordered: planned.ordered,
         precision,
         names: ColumnNames::default(),

@@ -166,7 +166,7 @@ pub(crate) fn plan_groups(cx: &Context<'_>, mut selecting: Selecting<'_>) -> Res
             order,
             cluster: start.is_some(),
             keys: partition_keys,
-            natural: start,
+            natural: start.into_iter().collect(),
             limit: selecting.limit,
             slimit: selecting.slimit,
         },

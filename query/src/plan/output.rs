@@ -79,7 +79,7 @@ pub(crate) struct Tail {
     /// Rows of one partition are to lie together even without a limit.
     pub(crate) cluster: bool,
     /// Order inside a partition, or of the whole, where ORDER BY is absent.
-    pub(crate) natural: Option<DfExpr>,
+    pub(crate) natural: Vec<DfExpr>,
     pub(crate) limit: Option<Limit>,
     pub(crate) slimit: Option<Limit>,
 }
@@ -116,9 +116,7 @@ pub(crate) fn finish(cx: &Context<'_>, tail: Tail) -> Result<Planned> {
                 sort.push(key);
             }
         }
-        if let Some(natural) = natural
-            && !distinct
-        {
+        for natural in natural.into_iter().filter(|_| !distinct) {
             sort.push(hidden.sort(SortKey::ascending(natural))?);
         }
     }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::Column;
+use datafusion::logical_expr::Expr;
 use model::{Code, Error, Precision, Result};
 
 use crate::plan::types::{Ty, Typed};
@@ -54,6 +55,8 @@ pub(crate) struct ScopeTable {
     pub(crate) columns: Vec<ScopeColumn>,
     /// Index of the primary timestamp.
     pub(crate) timeline: Option<usize>,
+    /// Index of the column that makes the primary key composite.
+    pub(crate) key: Option<usize>,
     /// Rows arrive in order of the timeline.
     pub(crate) ordered: bool,
     pub(crate) precision: Precision,
@@ -148,6 +151,15 @@ impl Scope {
             None => self.driving.and_then(|d| self.tables.get(d)),
         }?;
         table.columns.get(table.timeline?)
+    }
+
+    /// The column that tells rows of one instant apart, where `time` is the timeline of a table with a composite key.
+    pub(crate) fn key_beside(&self, time: &Expr) -> Option<Expr> {
+        let Expr::Column(time) = time else { return None };
+        let is_time =
+            |t: &&ScopeTable| t.timeline.and_then(|i| t.columns.get(i)).is_some_and(|c| c.column == *time);
+        let table = self.tables.iter().find(is_time)?;
+        table.columns.get(table.key?).map(|key| Expr::Column(key.column.clone()))
     }
 
     /// Whether `column` is the timeline of one of the tables.

@@ -182,13 +182,18 @@ fn plan_rows(cx: &Context<'_>, selecting: Selecting<'_>) -> Result<Planned> {
         let value = bind_key(cx, &scope, &part.expr, &items, &bound)?;
         keys.push(value.expr);
     }
-    let order = bind_order(&mut binder, order_by, &bound)?;
+    let mut order = bind_order(&mut binder, order_by, &bound)?;
+    if !select.distinct {
+        order = with_key(order, &scope);
+    }
     let single = scope.tables.iter().all(|t| t.ordered);
     let natural = match scope.timeline(None) {
         Some(column) if single && !scope.tables.is_empty() || !keys.is_empty() => {
-            Some(DfExpr::Column(column.column.clone()))
+            let time = DfExpr::Column(column.column.clone());
+            let key = scope.key_beside(&time);
+            [time].into_iter().chain(key).collect()
         }
-        _ => None,
+        _ => Vec::new(),
     };
     finish(
         cx,
@@ -205,6 +210,14 @@ fn plan_rows(cx: &Context<'_>, selecting: Selecting<'_>) -> Result<Planned> {
             slimit,
         },
     )
+}
+
+/// Rows of one instant that ORDER BY leaves equal follow each other by composite key, in the direction of their time.
+fn with_key(mut order: Vec<SortKey>, scope: &Scope) -> Vec<SortKey> {
+    let beside = |key: &SortKey| scope.key_beside(&key.value).map(|value| SortKey { value, ..key.clone() });
+    let key = order.iter().find_map(beside);
+    order.extend(key.filter(|key| order.iter().all(|other| other.value != key.value)));
+    order
 }
 
 /// Binds the select list.

@@ -48,7 +48,7 @@ pub(crate) fn plan_query(cx: &Context<'_>, query: &Query) -> Result<Planned> {
             order,
             keys: Vec::new(),
             cluster: false,
-            natural: None,
+            natural: Vec::new(),
             limit: query.limit,
             slimit: None,
         },

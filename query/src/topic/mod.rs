@@ -145,6 +145,7 @@ impl TopicDefinition {
             },
             columns,
             timeline: Some(0),
+            key: None,
             ordered: true,
             precision: self.precision,
             names: ColumnNames::default(),

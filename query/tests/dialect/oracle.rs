@@ -22,6 +22,7 @@ use crate::store::{Answer, Store};
 const AREAS: &[&str] = &[
     "agg",
     "cast",
+    "composite",
     "fill",
     "fn_num",
     "fn_str",

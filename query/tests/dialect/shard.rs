@@ -18,8 +18,8 @@ pub(crate) struct MemoryTable {
     pub(crate) info: Arc<TableInfo>,
     /// Of the super table, for a child.
     pub(crate) schema: Arc<TableSchema>,
-    /// By timestamp: one value a column.
-    pub(crate) rows: BTreeMap<i64, Vec<Value>>,
+    /// By timestamp and composite key: one value a column.
+    pub(crate) rows: BTreeMap<(i64, i64), Vec<Value>>,
 }
 
 /// Tables of one shard, shared with the store that writes them.
@@ -45,8 +45,12 @@ impl Shard for MemoryShard {
             if !wanted || !passes(table, &request) {
                 continue;
             }
-            let rows: Vec<&Vec<Value>> =
-                table.rows.iter().filter(|(ts, _)| request.time.contains(**ts)).map(|(_, row)| row).collect();
+            let rows: Vec<&Vec<Value>> = table
+                .rows
+                .iter()
+                .filter(|((ts, _), _)| request.time.contains(*ts))
+                .map(|(_, row)| row)
+                .collect();
             for chunk in rows.chunks(BATCH_ROWS) {
                 batches.push(Ok(batch(table, chunk, &request)));
             }

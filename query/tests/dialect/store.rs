@@ -9,7 +9,7 @@ use model::{
     TableKind, TableSchema, TableUid, Value, Version, VgroupId, Zone,
 };
 use query::ast::{
-    AlterTable, ColumnSpec, CreateChild, CreateTopic, ObjectName, Query, Statement, TagLiteral,
+    AlterTable, CreateChild, CreateTopic, ObjectName, Query, Statement, TagLiteral, first_schema,
 };
 use query::engine::{Engine, EngineSettings};
 use query::literal::{LiteralContext, Raw, parse_tag, parse_value};
@@ -65,14 +65,14 @@ impl Store {
                 self.session.database = Some(name);
             }
             Statement::CreateStable { name, columns, tags, .. } => {
-                let schema = Arc::new(TableSchema::new(specs(columns), specs(tags)));
+                let schema = Arc::new(first_schema(columns, tags));
                 let uid = self.uid();
                 let stable =
                     StableInfo { uid, name: name.name.clone(), schema, create_time_ns: 0, comment: None };
                 self.database(&name).stables.insert(name.name.clone(), Arc::new(stable));
             }
             Statement::CreateTable { name, columns, .. } => {
-                let schema = Arc::new(TableSchema::new(specs(columns), Vec::new()));
+                let schema = Arc::new(first_schema(columns, Vec::new()));
                 let kind = TableKind::Normal { schema: Arc::clone(&schema) };
                 self.add_table(&name, kind, schema);
             }
@@ -292,7 +292,12 @@ impl Store {
                 }
                 let Some((_, Value::Timestamp(ts))) = values.first() else { panic!("a timestamp first") };
                 let width = table.schema.columns.len();
-                let stored = table.rows.entry(*ts).or_insert_with(|| vec![Value::Null; width]);
+                let key = match (table.schema.key(), values.get(1)) {
+                    (Some(_), Some((1, Value::Int(key)))) => *key,
+                    (Some(_), _) => panic!("a key of INT second"),
+                    (None, _) => 0,
+                };
+                let stored = table.rows.entry((*ts, key)).or_insert_with(|| vec![Value::Null; width]);
                 for (column, value) in values {
                     stored[column] = value;
                 }
@@ -315,8 +320,4 @@ fn value(ty: DataType, token: &Token, context: &LiteralContext) -> Result<Value>
         _ => Raw::Bare(&token.text),
     };
     parse_value(ty, raw, context).map_err(|misfit| misfit.into_error(&token.text, "column"))
-}
-
-fn specs(columns: Vec<ColumnSpec>) -> Vec<(String, DataType)> {
-    columns.into_iter().map(|c| (c.name, c.data_type)).collect()
 }

@@ -210,7 +210,10 @@ impl<R: Read> Loader<R> {
             }
             _ => return Err(bad_column(self.plan.columns.first(), "the time is missing")),
         }
-        let Some(name) = &self.plan.name else { return rows.push(&self.plan.table, None, &row) };
+        let placed = |error: Error| error.located(format!("file={} line={line}", self.file));
+        let Some(name) = &self.plan.name else {
+            return rows.push(&self.plan.table, None, &row).map_err(placed);
+        };
         let tags = self.plan.tags.iter().map(read).collect::<Result<Vec<_>>>()?;
         let table = name.fill(|column| cell(column).to_owned());
         if table.is_empty() || table.len() > TABLE_NAME_BYTES_MAX || table.contains('.') {
@@ -228,7 +231,7 @@ impl<R: Read> Loader<R> {
                 self.children.insert(table.clone(), tags.clone());
             }
         }
-        rows.push(&table, Some(&tags), &row)
+        rows.push(&table, Some(&tags), &row).map_err(placed)
     }
 }
 

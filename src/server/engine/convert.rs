@@ -12,24 +12,8 @@ pub fn column_spec(column: ast::ColumnSpec) -> mnode::ColumnSpec {
         encoding: column.encoding,
         compression: column.compression,
         level: column.level,
+        is_key: column.is_key,
     }
-}
-
-/// Columns of a normal table as its first schema.
-pub fn table_schema(columns: Vec<ast::ColumnSpec>) -> TableSchema {
-    let mut storage = Vec::with_capacity(columns.len());
-    let mut named = Vec::with_capacity(columns.len());
-    for column in columns {
-        storage.push((column.encoding, column.compression, column.level));
-        named.push((column.name, column.data_type));
-    }
-    let mut schema = TableSchema::new(named, Vec::new());
-    for (column, (encoding, compression, level)) in schema.columns.iter_mut().zip(storage) {
-        column.encoding = encoding.or(column.encoding);
-        column.compression = compression.or(column.compression);
-        column.level = level.or(column.level);
-    }
-    schema
 }
 
 /// A change of a super table as the metadata group takes it.

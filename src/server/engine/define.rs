@@ -138,7 +138,7 @@ impl Engine {
         let table = CreateTable {
             name: name.name.clone(),
             if_not_exists,
-            kind: CreateTableKind::Normal(convert::table_schema(columns)),
+            kind: CreateTableKind::Normal(ast::first_schema(columns, Vec::new())),
             ttl_days: options.ttl_days.unwrap_or(0),
             comment: options.comment,
         };

@@ -181,8 +181,12 @@ impl Engine {
             Some(Found::Table(found)) => self.schema_of(&found.database, &found.table)?,
             None => return Err(Error::with(Code::TableNotExist, &name.name)),
         };
-        let rows: Vec<(&ColumnDef, &str)> =
-            schema.columns.iter().map(|c| (c, "")).chain(schema.tags.iter().map(|t| (t, "TAG"))).collect();
+        let rows: Vec<(&ColumnDef, &str)> = schema
+            .columns
+            .iter()
+            .map(|c| (c, note(c)))
+            .chain(schema.tags.iter().map(|t| (t, "TAG")))
+            .collect();
         let text = |f: fn(&ColumnDef) -> &str| -> ArrayRef {
             Arc::new(StringArray::from_iter_values(rows.iter().map(|(column, _)| f(column))))
         };
@@ -319,9 +323,20 @@ impl Engine {
     }
 }
 
+/// How a column of a composite key is marked.
+const KEY_WORDS: &str = "COMPOSITE KEY";
+
+/// What stands beside a data column.
+const fn note(column: &ColumnDef) -> &'static str {
+    if column.is_key { KEY_WORDS } else { "" }
+}
+
 fn definitions(columns: &[ColumnDef]) -> String {
     let one = |column: &ColumnDef| {
         let mut text = format!("{} {}", backticked(&column.name), column.data_type);
+        if column.is_key {
+            let _ = write!(text, " {KEY_WORDS}");
+        }
         if let (Some(e), Some(c), Some(l)) = (column.encoding, column.compression, column.level) {
             let _ = write!(text, " ENCODE '{e}' COMPRESS '{c}' LEVEL '{l}'");
         }

@@ -104,6 +104,7 @@ fn check_schema(schema: &TableSchema) -> Result<()> {
     if schema.row_bytes() > ROW_BYTES_MAX {
         return Err(Error::of(Code::RowTooLong));
     }
+    schema.check_key()?;
     let mut names = HashSet::new();
     let mut ids = HashSet::new();
     let is_new = |column: &ColumnDef| names.insert(column.name.clone()) && ids.insert(column.id);
@@ -218,6 +219,9 @@ fn changed(schema: &TableSchema, change: TableChange) -> Result<(TableSchema, Sc
             if column.id == ColumnId::TIMESTAMP {
                 return Err(Error::of(Code::AlterTimestamp));
             }
+            if column.is_key {
+                return Err(Error::of(Code::KeyChange));
+            }
             if schema.columns.len() <= 2 {
                 return Err(Error::of(Code::NothingLeft));
             }
@@ -226,6 +230,9 @@ fn changed(schema: &TableSchema, change: TableChange) -> Result<(TableSchema, Sc
         }
         TableChange::ModifyColumn { name, data_type } => {
             let (at, column) = schema.column(&name).ok_or_else(|| missing(&name))?;
+            if column.is_key {
+                return Err(Error::of(Code::KeyChange));
+            }
             if !column.data_type.widens_to(data_type) {
                 return Err(Error::of(Code::AlterLength));
             }

@@ -5,6 +5,7 @@ use arrow_array::types::{TimestampMicrosecondType, TimestampMillisecondType, Tim
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType as Arrow, TimeUnit};
 use model::{Code, ColumnId, DataType, Error, Precision, Result, TableSchema};
+use proto::keys::RowKeys;
 use proto::write::TableRun;
 
 use super::Context;
@@ -14,6 +15,8 @@ pub(super) struct ShapedColumns {
     pub(super) columns: Vec<(ColumnId, ArrayRef)>,
     /// Whether these are all there are.
     pub(super) complete: bool,
+    /// Of a composite key.
+    pub(super) keys: RowKeys,
 }
 
 pub(super) fn bad(what: impl std::fmt::Display) -> Error {
@@ -53,8 +56,23 @@ pub(super) fn shape_columns(
     if placed.windows(2).any(|pair| matches!(pair, [(a, ..), (b, ..)] if a == b)) {
         return Err(Error::of(Code::DuplicateColumn));
     }
+    let keys = keys(schema, &placed)?;
     let complete = placed.len() == schema.columns.len();
-    Ok(ShapedColumns { columns: placed.into_iter().map(|(_, id, values)| (id, values)).collect(), complete })
+    let columns = placed.into_iter().map(|(_, id, values)| (id, values)).collect();
+    Ok(ShapedColumns { columns, complete, keys })
+}
+
+/// The values of a composite key: there, and none of them NULL.
+fn keys(schema: &TableSchema, placed: &[(usize, ColumnId, ArrayRef)]) -> Result<RowKeys> {
+    let Some(key) = schema.key() else { return Ok(RowKeys::None) };
+    let found = placed.iter().find(|(_, id, _)| *id == key.id);
+    let (.., values) = found.ok_or_else(|| {
+        Error::text(Code::InvalidOperation, "Primary key column should not be none").hint(&key.name)
+    })?;
+    if values.null_count() > 0 {
+        return Err(Error::of(Code::KeyNull));
+    }
+    RowKeys::of(values).ok_or_else(|| Error::of(Code::KeyType))
 }
 
 /// Texts within their declared length.
@@ -72,6 +90,7 @@ pub(super) fn check_runs(
     context: &Context,
     as_of_ns: i64,
     timestamps: &ArrayRef,
+    keys: &RowKeys,
     runs: &[TableRun],
 ) -> Result<()> {
     let ticks = ticks(timestamps).ok_or_else(|| bad("the first column must be the primary timestamp"))?;
@@ -82,8 +101,16 @@ pub(super) fn check_runs(
         let end = usize::try_from(run.end).unwrap_or(usize::MAX);
         let rows = ticks.get(start..end).filter(|rows| !rows.is_empty());
         let rows = rows.ok_or_else(|| bad("run ends must rise and lie within the rows"))?;
-        if rows.windows(2).any(|pair| matches!(pair, [a, b] if a >= b)) {
-            return Err(bad(format!("rows of a table must ascend strictly by time: {}", run.table)));
+        let ascend = match keys {
+            RowKeys::None => rows.is_sorted_by(|a, b| a < b),
+            keys => (start..).zip(rows.windows(2)).all(|(row, pair)| match pair {
+                [a, b] if a == b => keys.compare(row, row + 1).is_lt(),
+                pair => pair.is_sorted(),
+            }),
+        };
+        if !ascend {
+            let by = if matches!(keys, RowKeys::None) { "time" } else { "time and key" };
+            return Err(bad(format!("rows of a table must ascend strictly by {by}: {}", run.table)));
         }
         for tick in rows.first().into_iter().chain(rows.last()) {
             options.check_tick(&accepted, *tick, &run.table)?;

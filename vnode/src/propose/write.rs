@@ -119,7 +119,7 @@ fn shape_block(
     let shaped = rows::shape_columns(&schema, context.precision(), &block.columns)?;
     let timestamps = shaped.columns.iter().find(|(id, _)| *id == ColumnId::TIMESTAMP);
     let (_, timestamps) = timestamps.ok_or_else(|| bad("the first column must be the primary timestamp"))?;
-    rows::check_runs(context, as_of_ns, timestamps, &block.runs)?;
+    rows::check_runs(context, as_of_ns, timestamps, &shaped.keys, &block.runs)?;
     Ok(ShapedBlock {
         owner,
         owner_name,

@@ -63,7 +63,7 @@ impl BucketRows<'_> {
         head: FileHead,
         mut go_on: impl FnMut(usize) -> bool,
     ) -> Result<Written> {
-        let mut merge = Merge::new(sources, projection.columns.len());
+        let mut merge = Merge::new(sources, projection);
         let schema = file_schema(&self.schema, self.options.precision, self.presence);
         let mut head = Some(head);
         let mut writer: Option<FileWriter> = None;

@@ -10,6 +10,7 @@ use arrow_buffer::ScalarBuffer;
 use model::{ColumnId, Result, TableUid, Version};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection};
+use proto::keys::RowKeys;
 use query::source::BlockSum;
 
 use super::deletions::OwnerDeletions;
@@ -64,6 +65,8 @@ pub(super) struct Chunk {
 struct Leaves {
     all: Vec<usize>,
     ticks: Option<usize>,
+    /// Of a composite key.
+    key: Option<usize>,
     presence: Option<usize>,
 }
 
@@ -97,7 +100,10 @@ impl FileSource {
                 .unwrap_or(wanted);
         }
         let need_ticks = !alone || !whole || !range.deletions.none_after(version);
-        let leaves = Leaves::of(&file, &range.projection, need_ticks, !alone && data.meta.partial);
+        let key = range.projection.key.column().filter(|_| !alone);
+        let key = key.map(|id| file.leaf(id).ok_or_else(|| damaged(&file.path, "no column of the key")));
+        let mut leaves = Leaves::of(&file, &range.projection, need_ticks, !alone && data.meta.partial);
+        leaves.read_key(key.transpose()?);
         let row_bytes = leaves.all.iter().map(|leaf| file.row_bytes(*leaf)).fold(0, u64::saturating_add);
         let fitting = usize::try_from(chunk.bytes as u64 / row_bytes.max(1)).unwrap_or(usize::MAX);
         Ok(Some(Self {
@@ -227,6 +233,7 @@ impl FileSource {
         RowSet {
             len: usize::try_from(rows).unwrap_or(usize::MAX).min(self.batch_rows),
             ticks: ScalarBuffer::default(),
+            keys: RowKeys::None,
             columns: vec![None; self.range.projection.columns.len()],
             presence: Presence::Complete,
             widths: Widths::default(),
@@ -296,12 +303,18 @@ impl FileSource {
                 .and_then(|array| ticks_of(&array))
                 .ok_or_else(|| damaged(&self.file.path, "no timestamps"))?,
         };
+        let keys = match self.leaves.key {
+            None => RowKeys::None,
+            Some(leaf) => column(leaf)
+                .and_then(|array| RowKeys::of(&array))
+                .ok_or_else(|| damaged(&self.file.path, "a key of another type"))?,
+        };
         let presence = match self.leaves.presence.and_then(column) {
             None => Presence::Complete,
             Some(array) => self.presence(&array),
         };
         let widths = Widths::of(batch.columns().iter(), true);
-        Ok(RowSet { len: batch.num_rows(), ticks, columns, presence, widths })
+        Ok(RowSet { len: batch.num_rows(), ticks, keys, columns, presence, widths })
     }
 
     fn presence(&self, array: &dyn Array) -> Presence {
@@ -345,7 +358,14 @@ impl Leaves {
         let mut all: Vec<usize> = columns.chain(ticks).chain(presence).collect();
         all.sort_unstable();
         all.dedup();
-        Self { all, ticks, presence }
+        Self { all, ticks, key: None, presence }
+    }
+
+    fn read_key(&mut self, key: Option<usize>) {
+        self.key = key;
+        self.all.extend(key);
+        self.all.sort_unstable();
+        self.all.dedup();
     }
 }
 

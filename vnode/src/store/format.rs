@@ -19,7 +19,7 @@ pub(super) fn file_schema(schema: &TableSchema, precision: Precision, presence: 
     let tbname_type = Arrow::Dictionary(Box::new(Arrow::Int32), Box::new(Arrow::Utf8));
     let mut fields = vec![field("tbname".to_owned(), tbname_type, false, FIELD_TBNAME)];
     for column in &schema.columns {
-        let nullable = column.id != ColumnId::TIMESTAMP;
+        let nullable = column.id != ColumnId::TIMESTAMP && !column.is_key;
         fields.push(field(
             column.name.clone(),
             column.data_type.arrow(precision),

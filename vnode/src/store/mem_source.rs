@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use model::TableUid;
+use proto::keys::RowKeys;
 use query::source::TimeRange;
 
 use super::deletions::OwnerDeletions;
 use super::memtable::{MemBlock, Memtable, Stretch, TableStretches};
-use super::projection::Projection;
+use super::projection::{KeyKind, Projection};
+use super::row_key::{RowKey, TextKey};
 use super::rows::{Presence, Rank, RowSet, Segment, Widths};
 use super::selection::Selection;
 
@@ -68,7 +70,11 @@ impl MemSource {
             let (found, next) = self.look(from);
             self.from = next;
             for table in found {
-                let chains = self.chains(&table);
+                let chains = match self.projection.key {
+                    KeyKind::None => self.chains::<()>(&table),
+                    KeyKind::Number(_) => self.chains::<i64>(&table),
+                    KeyKind::Text(_) => self.chains::<TextKey>(&table),
+                };
                 if !chains.is_empty() {
                     self.ready.push_back((table.table, chains));
                 }
@@ -94,21 +100,22 @@ impl MemSource {
     /// Lays the table's stretches one after the other where they ascend, beside each other where they do not: each goes
     /// behind the latest chain end that is before it, so that rows in order make one chain and a merge compares
     /// nothing.
-    fn chains(&mut self, table: &TableStretches) -> Vec<Chain> {
+    fn chains<K: RowKey>(&mut self, table: &TableStretches) -> Vec<Chain> {
         if self.deletions.is_dropped(table.table) {
             return Vec::new();
         }
         let mut chains: Vec<Chain> = Vec::new();
-        let mut ends: BTreeMap<i64, usize> = BTreeMap::new();
+        let mut ends: BTreeMap<(i64, K), usize> = BTreeMap::new();
         let mut kept = Vec::new();
         for stretch in &table.stretches {
             let Some(segment) = self.segment(stretch) else { continue };
             self.deletions.cut(table.table, stretch.block.version, segment, &mut kept);
             for segment in kept.drain(..) {
-                let (first, last) = (segment.first_tick(), segment.last_tick());
+                let first = (segment.first_tick(), K::of(&segment.rows, segment.start));
+                let last = (segment.last_tick(), K::of(&segment.rows, segment.end - 1));
                 let at = match ends.range(..first).next_back() {
                     Some((end, at)) => {
-                        let (end, at) = (*end, *at);
+                        let (end, at) = (end.clone(), *at);
                         ends.remove(&end);
                         at
                     }
@@ -117,7 +124,7 @@ impl MemSource {
                         chains.len() - 1
                     }
                 };
-                // Two chains may end at one instant: the one that stays out of sight is merely not continued.
+                // Two chains may end with one key: the one that stays out of sight is merely not continued.
                 ends.insert(last, at);
                 if let Some(chain) = chains.get_mut(at) {
                     chain.push_back(segment);
@@ -163,5 +170,7 @@ fn project(block: &MemBlock, projection: &Projection) -> RowSet {
         Presence::Uniform(columns.iter().map(Option::is_some).collect())
     };
     let widths = Widths::of(columns.iter().flatten(), false);
-    RowSet { len: block.ticks.len(), ticks: block.ticks.clone(), columns, presence, widths }
+    let key = projection.key.column().and_then(|key| block.columns.iter().find(|(id, _)| *id == key));
+    let keys = key.and_then(|(_, array)| RowKeys::of(array)).unwrap_or_default();
+    RowSet { len: block.ticks.len(), ticks: block.ticks.clone(), keys, columns, presence, widths }
 }

@@ -1,4 +1,4 @@
-//! Merges memtables and files into one sequence of rows: by table, then time, one row a key.
+//! Merges memtables and files into one sequence of rows: by table, time and key, one row a key.
 //!
 //! Work is done per stretch and not per row: the input with the earliest row gives all its rows that precede the next
 //! input's. Only where two inputs hold one key is a row put together, column by column, newest first.
@@ -12,6 +12,8 @@ use model::{Result, TableUid};
 use super::file_source::FileSource;
 use super::mem_source::{Chain, MemSource};
 use super::output::{FillLimit, Output};
+use super::projection::{KeyKind, Projection};
+use super::row_key::{RowKey, TextKey};
 use super::rows::{RowSet, Segment};
 
 /// One input.
@@ -46,26 +48,71 @@ struct Lane {
     feed: Feed,
 }
 
+impl Lane {
+    fn head<K: RowKey>(&self, number: usize) -> Reverse<(i64, K, usize)> {
+        Reverse((self.current.first_tick(), K::of(&self.current.rows, self.current.start), number))
+    }
+}
+
 /// A merge under way.
 #[derive(Debug)]
-pub(super) struct Merge {
-    sources: Vec<Source>,
-    columns: usize,
-    table: TableUid,
-    lanes: Vec<Lane>,
-    /// Lanes by the time of their first row.
-    heads: BinaryHeap<Reverse<(i64, usize)>>,
+pub(super) enum Merge {
+    Times(MergeBy<()>),
+    Numbers(MergeBy<i64>),
+    Texts(MergeBy<TextKey>),
 }
 
 impl Merge {
-    /// `columns` is how many the projection of the sources has.
-    pub(super) fn new(sources: Vec<Source>, columns: usize) -> Self {
-        Self { sources, columns, table: TableUid(0), lanes: Vec::new(), heads: BinaryHeap::new() }
+    /// `projection` is that of the sources.
+    pub(super) fn new(sources: Vec<Source>, projection: &Projection) -> Self {
+        let columns = projection.columns.len();
+        match projection.key {
+            KeyKind::None => Self::Times(MergeBy::new(sources, columns)),
+            KeyKind::Number(_) => Self::Numbers(MergeBy::new(sources, columns)),
+            KeyKind::Text(_) => Self::Texts(MergeBy::new(sources, columns)),
+        }
     }
 
     /// Fills `output` up to the limit, or rather less where a boundary of the input saves copying. False once nothing is
     /// left.
     pub(super) fn fill(&mut self, output: &mut Output, limit: FillLimit) -> Result<bool> {
+        match self {
+            Self::Times(merge) => merge.fill(output, limit),
+            Self::Numbers(merge) => merge.fill(output, limit),
+            Self::Texts(merge) => merge.fill(output, limit),
+        }
+    }
+
+    /// Bytes of rows that the inputs hold decoded.
+    pub(super) fn held_bytes(&self) -> usize {
+        match self {
+            Self::Times(merge) => merge.held_bytes(),
+            Self::Numbers(merge) => merge.held_bytes(),
+            Self::Texts(merge) => merge.held_bytes(),
+        }
+    }
+}
+
+/// A merge over rows that are told apart by time and a key of this kind.
+#[derive(Debug)]
+pub(super) struct MergeBy<K> {
+    sources: Vec<Source>,
+    columns: usize,
+    table: TableUid,
+    lanes: Vec<Lane>,
+    /// Lanes by time and key of their first row.
+    heads: BinaryHeap<Reverse<(i64, K, usize)>>,
+}
+
+// Without a second part of the key a head is as small as if there were no such thing.
+const _: () = assert!(size_of::<(i64, (), usize)>() == size_of::<(i64, usize)>());
+
+impl<K: RowKey> MergeBy<K> {
+    fn new(sources: Vec<Source>, columns: usize) -> Self {
+        Self { sources, columns, table: TableUid(0), lanes: Vec::new(), heads: BinaryHeap::new() }
+    }
+
+    fn fill(&mut self, output: &mut Output, limit: FillLimit) -> Result<bool> {
         while !output.is_full(limit) {
             if self.heads.is_empty() && !self.open_table()? {
                 return Ok(false);
@@ -78,8 +125,7 @@ impl Merge {
         Ok(true)
     }
 
-    /// Bytes of rows that the inputs hold decoded.
-    pub(super) fn held_bytes(&self) -> usize {
+    fn held_bytes(&self) -> usize {
         let held = self.sources.iter().map(|source| match source {
             Source::Mem(_) => 0,
             Source::File(source) => source.held_bytes(),
@@ -97,19 +143,19 @@ impl Merge {
 
     /// Moves one stretch or one row.
     fn step(&mut self, output: &mut Output, room: FillLimit) -> Result<()> {
-        let Some(Reverse((tick, number))) = self.heads.pop() else { return Ok(()) };
-        let contested = self.heads.peek().is_some_and(|Reverse((next, _))| *next == tick && !self.is_alone());
-        if contested {
-            return self.merge_row(tick, number, output);
+        let Some(Reverse((tick, key, number))) = self.heads.pop() else { return Ok(()) };
+        let same = |Reverse((next, other, _)): &Reverse<(i64, K, usize)>| *next == tick && *other == key;
+        if self.heads.peek().is_some_and(|next| same(next) && !self.is_alone()) {
+            return self.merge_row(tick, &key, number, output);
         }
-        let limit = self.heads.peek().map(|Reverse((next, _))| *next);
+        let limit = self.heads.peek();
         let room = room.less(output);
         let Some(lane) = self.lanes.get(number) else { return Ok(()) };
         let mut piece = lane.current.clone();
-        if let Some(limit) = limit
-            && piece.last_tick() >= limit
+        if let Some(Reverse((limit, limit_key, _))) = limit
+            && piece.last_tick() >= *limit
         {
-            piece.end = piece.start + piece.ticks().partition_point(|t| *t < limit);
+            piece.end = piece.start + K::rows_before(&piece, *limit, limit_key);
         }
         piece.end = piece.end.min(piece.start.saturating_add(room.rows));
         piece.end = piece.rows.widths.within(piece.start..piece.end, room.bytes).end;
@@ -154,9 +200,7 @@ impl Merge {
                 }
             }
             if !self.lanes.is_empty() {
-                let heads = self.lanes.iter().enumerate();
-                self.heads =
-                    heads.map(|(number, lane)| Reverse((lane.current.first_tick(), number))).collect();
+                self.heads = self.lanes.iter().enumerate().map(|(number, lane)| lane.head(number)).collect();
                 return Ok(true);
             }
         }
@@ -177,15 +221,17 @@ impl Merge {
             let Some(next) = next else { return Ok(()) };
             lane.current = next;
         }
-        self.heads.push(Reverse((lane.current.first_tick(), number)));
+        let head = lane.head(number);
+        self.heads.push(head);
         Ok(())
     }
 
-    /// Puts together the rows that several lanes hold for the instant `tick`; `first` is one of them.
-    fn merge_row(&mut self, tick: i64, first: usize, output: &mut Output) -> Result<()> {
+    /// Puts together the rows that several lanes hold for this time and key; `first` is one of them.
+    fn merge_row(&mut self, tick: i64, key: &K, first: usize, output: &mut Output) -> Result<()> {
         let mut numbers = vec![first];
-        while let Some(Reverse((next, number))) = self.heads.peek()
+        while let Some(Reverse((next, other, number))) = self.heads.peek()
             && *next == tick
+            && other == key
         {
             numbers.push(*number);
             self.heads.pop();

@@ -5,8 +5,8 @@
 //! come in with a scan and a flush), SQL. It has no clock and no threads; [`FlushJob::run`] and the streams of
 //! [`StoreSnapshot::scan`] say where they block.
 //!
-//! Rows are applied ([`memtable`]), merged by age ([`merge`], over [`mem_source`] and [`file_source`]), gathered into
-//! columns ([`output`]), and end in a file ([`flush`], [`compaction`], both through [`bucket_rows`] and [`writer`]) or a
+//! Rows are applied ([`memtable`]), merged by age ([`merge`], over [`mem_source`] and [`file_source`], in the order of
+//! [`row_key`]), gathered into columns ([`output`]), and end in a file ([`flush`], [`compaction`], both through [`bucket_rows`] and [`writer`]) or a
 //! stream ([`scan`], [`stream`]). Which files become one [`compaction_plan`] says. What is on disk is fixed by [`format`], [`table_index`] and [`manifest`], and drawn in docs/data-files.md.
 
 mod blocks;
@@ -29,6 +29,7 @@ mod output;
 mod page_prune;
 mod page_width;
 mod projection;
+mod row_key;
 mod rows;
 mod scan;
 mod scan_groups;

@@ -8,6 +8,7 @@ use arrow_array::types::{TimestampMicrosecondType, TimestampMillisecondType, Tim
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, TimeUnit};
+use proto::keys::RowKeys;
 
 /// Age of rows: of two rows with one key the higher rank wins, column by column.
 ///
@@ -55,6 +56,8 @@ pub(super) struct RowSet {
     pub(super) len: usize,
     /// Primary timestamps; empty where a scan found that nobody compares them.
     pub(super) ticks: ScalarBuffer<i64>,
+    /// The second part of a composite key; none too where nobody compares it.
+    pub(super) keys: RowKeys,
     /// By position in the projection; `None` is NULL throughout.
     pub(super) columns: Vec<Option<ArrayRef>>,
     /// What the rows supply.
@@ -124,7 +127,7 @@ impl RowSet {
     }
 }
 
-/// Rows `start..end` of a set: of one table, ascending strictly by time, of one age.
+/// Rows `start..end` of a set: of one table, ascending strictly by time (and by the second part of a composite key), of one age.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     pub(super) rows: Arc<RowSet>,

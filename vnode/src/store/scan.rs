@@ -103,7 +103,7 @@ struct Summing {
 
 impl Scan {
     pub(super) fn new(plan: ScanPlan, inputs: Inputs) -> Self {
-        let mut projection = Projection::default();
+        let mut projection = Projection::none(&plan.schema);
         let origins = plan
             .columns
             .iter()
@@ -209,7 +209,7 @@ impl Scan {
                 None => {
                     let Some(group) = self.groups.pop_front() else { return Ok(None) };
                     let sources = self.sources(&group)?;
-                    self.merge.insert(Merge::new(sources, self.projection.columns.len()))
+                    self.merge.insert(Merge::new(sources, &self.projection))
                 }
             };
             let mut output = Output::default();
@@ -231,7 +231,7 @@ impl Scan {
     fn next_sorted(&mut self, ticks_at: usize) -> Result<Option<RecordBatch>> {
         while self.sorted.is_empty() {
             let Some(group) = self.groups.pop_front() else { return Ok(None) };
-            let mut merge = Merge::new(self.sources(&group)?, self.projection.columns.len());
+            let mut merge = Merge::new(self.sources(&group)?, &self.projection);
             let (mut batches, mut ticks): (Vec<RecordBatch>, Vec<ScalarBuffer<i64>>) =
                 (Vec::new(), Vec::new());
             let (mut more, mut bytes) = (true, 0);

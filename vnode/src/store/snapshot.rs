@@ -28,7 +28,7 @@ pub struct StoreSnapshot {
 }
 
 impl StoreSnapshot {
-    /// Rows as they are after all writes and deletions: one for each table and timestamp. Nothing is read before the
+    /// Rows as they are after all writes and deletions: one for each table, timestamp and composite key. Nothing is read before the
     /// stream is polled, which has to happen within a tokio runtime.
     #[must_use]
     pub fn scan(&self, plan: ScanPlan) -> SendableRecordBatchStream {

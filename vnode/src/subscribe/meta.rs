@@ -58,7 +58,7 @@ fn put_definition(table_type: &str, name: &str, schema: &TableSchema, out: &mut 
     for (at, column) in schema.columns.iter().enumerate() {
         comma(at, out);
         put_column(column, out);
-        out.push_str(r#","isPrimarykey":false"#);
+        out.push_str(&format!(r#","isPrimarykey":{}"#, column.is_key));
         put_storage(column, out);
         out.push('}');
     }

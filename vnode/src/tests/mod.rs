@@ -4,6 +4,7 @@
 mod changes;
 mod compaction;
 mod groups;
+mod keys;
 mod lag;
 mod model_based;
 mod reading;

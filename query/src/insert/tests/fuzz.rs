@@ -80,7 +80,7 @@ proptest! {
         for start in ["INSERT INTO ", "INSERT INTO t VALUES (", "INSERT INTO m (tbname, ts, no) VALUES ("] {
             let sql = format!("{start}{}", words.join(" "));
             match parse_insert(&sql, &context(), &mut fake) {
-                Ok(plan) => check_invariants(&plan),
+                Ok(plan) => check_invariants(&plan, &fake.keys()),
                 Err(error) => prop_assert!(!error.message().is_empty()),
             }
         }

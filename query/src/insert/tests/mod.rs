@@ -13,13 +13,14 @@ use arrow::array::AsArray as _;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array as _, ArrayRef};
 use model::{
-    Code, DataType, DatabaseId, DatabaseOptions, Precision, StableInfo, TableSchema, TableUid, Value,
-    VgroupId,
+    Code, ColumnId, DataType, DatabaseId, DatabaseOptions, Precision, StableInfo, TableSchema, TableUid,
+    Value, VgroupId,
 };
+use proto::keys::RowKeys;
 
 use super::finish::ticks;
 use super::*;
-use crate::ast::Statement;
+use crate::ast::{Statement, first_schema};
 use crate::parser;
 
 /// A catalogue in memory that DDL statements fill.
@@ -63,21 +64,26 @@ impl Fake {
         self.databases.insert(name.into(), Arc::new(info));
     }
 
+    /// Columns of composite keys, by the super table's id or the normal table's name.
+    fn keys(&self) -> BTreeMap<String, ColumnId> {
+        let stables = self.stables.values().map(|stable| (stable.uid.to_string(), &stable.schema));
+        let normals = self.normals.iter().map(|((_, name), schema)| (name.clone(), schema));
+        stables.chain(normals).filter_map(|(name, schema)| Some((name, schema.key()?.id))).collect()
+    }
+
     /// Runs a DDL statement in database `g`.
     pub(super) fn run(&mut self, sql: &str) {
         let key = |name: &ObjectName| (name.database.clone().unwrap_or("g".into()), name.name.clone());
-        let specs =
-            |list: Vec<crate::ast::ColumnSpec>| list.into_iter().map(|c| (c.name, c.data_type)).collect();
         match parser::parse(sql).unwrap_or_else(|e| panic!("{sql}: {e}")) {
             Statement::CreateStable { name, columns, tags, .. } => {
-                let schema = Arc::new(TableSchema::new(specs(columns), specs(tags)));
+                let schema = Arc::new(first_schema(columns, tags));
                 let uid = TableUid(u64::try_from(self.stables.len()).unwrap() + 1);
                 let info =
                     StableInfo { uid, name: name.name.clone(), schema, create_time_ns: 0, comment: None };
                 self.stables.insert(key(&name), Arc::new(info));
             }
             Statement::CreateTable { name, columns, .. } => {
-                self.normals.insert(key(&name), Arc::new(TableSchema::new(specs(columns), Vec::new())));
+                self.normals.insert(key(&name), Arc::new(first_schema(columns, Vec::new())));
             }
             Statement::CreateChildren(children) => {
                 for child in children {
@@ -139,12 +145,12 @@ fn context() -> InsertContext<'static> {
 
 fn plan(fake: &mut Fake, sql: &str) -> InsertPlan {
     let plan = parse_insert(sql, &context(), fake).unwrap_or_else(|e| panic!("{sql}: {e}"));
-    check_invariants(&plan);
+    check_invariants(&plan, &fake.keys());
     plan
 }
 
 /// What the receiver of a block relies on.
-fn check_invariants(plan: &InsertPlan) {
+fn check_invariants(plan: &InsertPlan, keys: &BTreeMap<String, ColumnId>) {
     for write in &plan.writes {
         for block in &write.blocks {
             let rows = block.rows();
@@ -161,9 +167,18 @@ fn check_invariants(plan: &InsertPlan) {
             for run in &block.runs {
                 let end = usize::try_from(run.end).unwrap();
                 assert!(start < end);
+                let times = &ticks(&block.columns[0].1)[start..end];
+                let key = keys.get(&block.stable.map_or(run.table.clone(), |uid| uid.to_string()));
+                let key = key.and_then(|id| block.columns.iter().find(|(known, _)| known == id));
                 assert!(
-                    ticks(&block.columns[0].1)[start..end].is_sorted_by(|a, b| a < b),
-                    "time rises in a run"
+                    match key.map(|(_, values)| RowKeys::of(values).unwrap()) {
+                        None => times.is_sorted_by(|a, b| a < b),
+                        Some(values) => (start + 1..end).all(|row| {
+                            let order = times[row - start - 1].cmp(&times[row - start]);
+                            order.then(values.compare(row - 1, row)).is_lt()
+                        }),
+                    },
+                    "time and key rise in a run"
                 );
                 let slot = model::vgroup_slot(&run.table, write.database.vgroups.len()).unwrap();
                 assert_eq!(write.database.vgroups[slot], write.vgroup);

@@ -81,7 +81,7 @@ fn prepare(
     if parser::is_insert(sql) {
         match parse_insert(sql, context, fake) {
             Ok(plan) => {
-                check_invariants(&plan);
+                check_invariants(&plan, &fake.keys());
                 for (block, database) in
                     plan.writes.iter().flat_map(|w| w.blocks.iter().map(|b| (b, &w.database)))
                 {

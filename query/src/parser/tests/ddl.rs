@@ -182,6 +182,12 @@ fn create_table_rules() {
         ("CREATE TABLE q (ts TIMESTAMP,v INT COMPRESS 'tsz')", Code::InvalidCompression),
         ("CREATE TABLE q (ts TIMESTAMP,v VARBINARY(0))", Code::ColumnLength),
         ("ALTER STABLE m RENAME COLUMN i j", Code::InvalidAlter),
+        ("CREATE TABLE q (ts TIMESTAMP PRIMARY KEY,v INT)", Code::KeyPosition),
+        ("CREATE TABLE q (ts TIMESTAMP,w INT,v INT PRIMARY KEY)", Code::KeyPosition),
+        ("CREATE TABLE q (ts TIMESTAMP,w INT COMPOSITE KEY,v INT PRIMARY KEY)", Code::KeyPosition),
+        ("CREATE TABLE q (ts TIMESTAMP,v NCHAR(4) PRIMARY KEY)", Code::KeyType),
+        ("CREATE STABLE q (ts TIMESTAMP,v SMALLINT COMPOSITE KEY) TAGS(g INT)", Code::KeyType),
+        ("ALTER STABLE m ADD COLUMN k INT PRIMARY KEY", Code::KeyChange),
     ] {
         assert_eq!(refused(sql).0, code, "{sql}");
     }
@@ -196,12 +202,25 @@ fn create_table_rules() {
         assert_eq!(refused(sql), (Code::Syntax, format!("syntax error near \"{near}\"")), "{sql}");
     }
     for (sql, construct) in [
-        ("CREATE TABLE q (ts TIMESTAMP,v INT PRIMARY KEY)", "composite key"),
         ("CREATE TABLE q (ts TIMESTAMP,v DECIMAL(10,2))", "type DECIMAL"),
         ("CREATE STABLE q (ts TIMESTAMP,v INT) TAGS(g INT) KEEP 10d", "KEEP of a super table"),
         ("CREATE TABLE USING m (tbname, g) FILE 'x.csv'", "CREATE TABLE USING .. FILE"),
     ] {
         assert_eq!(unsupported(sql), construct, "{sql}");
+    }
+}
+
+#[test]
+fn composite_keys() {
+    for (column, data_type) in [
+        ("k INT PRIMARY KEY", DataType::Int),
+        ("k VARCHAR(8) composite key ENCODE 'disabled' LEVEL 'h'", DataType::Varchar(8)),
+        ("k BIGINT UNSIGNED COMPRESS 'lz4' PRIMARY KEY", DataType::UBigInt),
+    ] {
+        let sql = format!("CREATE TABLE q (ts TIMESTAMP, {column}, key_ INT)");
+        let Ok(Statement::CreateTable { columns, .. }) = parse(&sql) else { panic!("{sql}") };
+        let keys: Vec<_> = columns.iter().map(|column| (column.data_type, column.is_key)).collect();
+        assert_eq!(keys, [(DataType::Timestamp, false), (data_type, true), (DataType::Int, false)], "{sql}");
     }
 }
 
@@ -240,6 +259,7 @@ fn alter_and_drop_tables() {
         encoding: None,
         compression: None,
         level: None,
+        is_key: false,
     };
     assert_eq!(change("ALTER STABLE m ADD COLUMN x INT"), (true, AlterTable::AddColumn(int("x"))));
     assert_eq!(change("ALTER TABLE m ADD TAG x INT"), (false, AlterTable::AddTag(int("x"))));

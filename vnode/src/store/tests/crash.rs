@@ -143,7 +143,7 @@ impl World {
             .model
             .rows
             .iter()
-            .map(|((table, ts), row)| {
+            .map(|((table, ts, _), row)| {
                 let cells = columns.iter().map(|id| row.get(id).cloned().unwrap_or(Cell::Null)).collect();
                 (name_of(*table), *ts, cells)
             })

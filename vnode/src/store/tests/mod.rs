@@ -66,6 +66,18 @@ impl Catalogue {
         Self { schema: Arc::new(schema), gone: Vec::new() }
     }
 
+    /// The same with a composite key `k` behind the timestamp.
+    pub(super) fn keyed(data_type: DataType) -> Self {
+        let mut catalogue = Self::new();
+        let id = catalogue.add_column("k", data_type);
+        let schema = Arc::make_mut(&mut catalogue.schema);
+        schema.columns.rotate_right(1);
+        schema.columns.swap(0, 1);
+        schema.columns[1].is_key = true;
+        assert_eq!(schema.key().map(|key| key.id), Some(id));
+        catalogue
+    }
+
     pub(super) fn add_column(&mut self, name: &str, data_type: DataType) -> ColumnId {
         let schema = Arc::make_mut(&mut self.schema);
         let id = schema.next_column_id;
@@ -348,24 +360,48 @@ pub(super) fn rows(batches: &[RecordBatch]) -> Vec<Row> {
     rows
 }
 
+/// The second part of a key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ModelKey {
+    None,
+    Number(i32),
+    Text(String),
+}
+
+impl ModelKey {
+    /// That of a row with these cells.
+    fn of(key: Option<ColumnId>, columns: &[ColumnId], cells: &[Cell]) -> Self {
+        let at = key.map(|key| columns.iter().position(|id| *id == key).unwrap());
+        match at.map(|at| &cells[at]) {
+            None => Self::None,
+            Some(Cell::Int(number)) => Self::Number(*number),
+            Some(Cell::Text(text)) => Self::Text(text.clone()),
+            Some(other) => panic!("a key of another type: {other:?}"),
+        }
+    }
+}
+
 /// What the rows should be: the same rules over a plain map.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
-    pub(super) rows: BTreeMap<(TableUid, i64), BTreeMap<ColumnId, Cell>>,
+    pub(super) rows: BTreeMap<(TableUid, i64, ModelKey), BTreeMap<ColumnId, Cell>>,
+    /// The column of a composite key.
+    pub(super) key: Option<ColumnId>,
 }
 
 impl Model {
     pub(super) fn write(&mut self, write: &Write) {
         for (table, rows) in &write.tables {
             for (ts, cells) in rows {
-                let row = self.rows.entry((*table, *ts)).or_default();
+                let key = ModelKey::of(self.key, &write.columns, cells);
+                let row = self.rows.entry((*table, *ts, key)).or_default();
                 row.extend(write.columns.iter().copied().zip(cells.iter().cloned()));
             }
         }
     }
 
     pub(super) fn delete(&mut self, tables: Option<&[TableUid]>, range: TimeRange) {
-        self.rows.retain(|(table, ts), _| {
+        self.rows.retain(|(table, ts, _), _| {
             !(range.contains(*ts) && tables.is_none_or(|tables| tables.contains(table)))
         });
     }

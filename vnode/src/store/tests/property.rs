@@ -10,6 +10,8 @@ use super::*;
 
 const TABLES: u64 = 6;
 const SEEDS: u64 = 40;
+/// And with a composite key.
+const KEYED_SEEDS: u64 = 40;
 const STEPS: usize = 120;
 
 /// What the log holds, for a restart to replay.
@@ -34,23 +36,37 @@ struct World {
 
 #[test]
 fn random_histories_equal_the_model() {
+    histories("random_histories_equal", SEEDS, |_| Catalogue::new());
+}
+
+#[test]
+fn random_histories_with_a_composite_key_equal_the_model() {
+    let types = [DataType::Int, DataType::Varchar(12)];
+    histories("random_histories_with", KEYED_SEEDS, |seed| {
+        Catalogue::keyed(types[usize::try_from(seed).unwrap() % types.len()])
+    });
+}
+
+fn histories(test: &str, seeds: u64, catalogue: impl Fn(u64) -> Catalogue) {
     let only = std::env::var("STORE_SEED").ok().map(|seed| seed.parse::<u64>().unwrap());
-    for seed in only.map_or(0..SEEDS, |seed| seed..seed + 1) {
-        let outcome = std::panic::catch_unwind(|| World::new(seed).run());
+    for seed in only.map_or(0..seeds, |seed| seed..seed + 1) {
+        let catalogue = catalogue(seed);
+        let outcome = std::panic::catch_unwind(|| World::new(seed, catalogue).run());
         assert!(
             outcome.is_ok(),
-            "seed {seed} fails: STORE_SEED={seed} cargo nextest run -p tidemark-vnode random_histories"
+            "seed {seed} fails: STORE_SEED={seed} cargo nextest run -p tidemark-vnode {test}"
         );
     }
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
-        let fixture = Fixture::new();
+    fn new(seed: u64, catalogue: Catalogue) -> Self {
+        let model = Model { key: catalogue.schema.key().map(|key| key.id), ..Model::default() };
+        let fixture = Fixture { catalogue, ..Fixture::new() };
         let saved = (fixture.store.manifest(), Version(0));
         Self {
             fixture,
-            model: Model::default(),
+            model,
             log: Vec::new(),
             saved,
             frozen: Vec::new(),
@@ -116,24 +132,39 @@ impl World {
     }
 
     fn random_write(&mut self, schema: &TableSchema) -> Write {
-        let mut columns: Vec<ColumnId> = schema.columns.iter().skip(1).map(|column| column.id).collect();
+        let mut columns = self.values(schema);
         columns.shuffle(&mut self.rng);
         if self.rng.random_bool(0.5) {
             columns.truncate(self.rng.random_range(0..=columns.len()));
         }
+        columns.splice(0..0, self.model.key);
         let mut tables = Vec::new();
         for table in self.some_tables() {
             let mut rows = BTreeMap::new();
             for _ in 0..self.rng.random_range(1..20) {
-                let cells = columns.iter().map(|id| self.random_cell(schema, *id)).collect();
-                rows.insert(self.ts(), cells);
+                let cells: Vec<Cell> = columns.iter().map(|id| self.random_cell(schema, *id)).collect();
+                let key = ModelKey::of(self.model.key, &columns, &cells);
+                rows.insert((self.ts(), key), cells);
             }
-            tables.push((table, rows.into_iter().collect()));
+            tables.push((table, rows.into_iter().map(|((ts, _), cells)| (ts, cells)).collect()));
         }
         Write { columns, tables }
     }
 
+    /// The columns that are no part of the key.
+    fn values(&self, schema: &TableSchema) -> Vec<ColumnId> {
+        let ids = schema.columns.iter().skip(1).map(|column| column.id);
+        ids.filter(|id| Some(*id) != self.model.key).collect()
+    }
+
     fn random_cell(&mut self, schema: &TableSchema, id: ColumnId) -> Cell {
+        if Some(id) == self.model.key {
+            let number = self.rng.random_range(-2..3);
+            return match schema.key().unwrap().data_type {
+                DataType::Int => Cell::Int(number),
+                _ => Cell::Text("k".repeat(usize::try_from(number + 2).unwrap())),
+            };
+        }
         if self.rng.random_bool(0.2) {
             return Cell::Null;
         }
@@ -174,9 +205,8 @@ impl World {
     }
 
     fn change_schema(&mut self) {
+        let droppable = self.values(&self.fixture.catalogue.schema);
         let catalogue = &mut self.fixture.catalogue;
-        let droppable: Vec<ColumnId> =
-            catalogue.schema.columns.iter().skip(1).map(|column| column.id).collect();
         if droppable.len() > 2 && self.rng.random_bool(0.5) {
             let id = *droppable.choose(&mut self.rng).unwrap();
             catalogue.drop_column(id);
@@ -274,7 +304,7 @@ impl World {
         let (order, time) = (plan.order, plan.time);
         let mut found = self.fixture.scan(plan.clone());
         let mut expected: Vec<(TableUid, Row)> = Vec::new();
-        for ((table, ts), row) in &self.model.rows {
+        for ((table, ts, _), row) in &self.model.rows {
             if wanted.contains(table) && time.contains(*ts) {
                 let cells = columns.iter().map(|id| row.get(id).cloned().unwrap_or(Cell::Null)).collect();
                 expected.push((*table, (name_of(*table), *ts, cells)));
@@ -334,7 +364,7 @@ impl World {
             }
         }
         let mut expected: BTreeMap<String, (u64, i64)> = BTreeMap::new();
-        for ((table, ts), row) in &self.model.rows {
+        for ((table, ts, _), row) in &self.model.rows {
             if wanted.contains(table) && time.contains(*ts) {
                 let sum = expected.entry(name_of(*table)).or_default();
                 sum.0 += 1;
