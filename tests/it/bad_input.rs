@@ -169,7 +169,7 @@ async fn errors_lead_on() {
         ("SELECT v FROM d.n ORDER BY ABS(zz)", 0x2602, &[&at(32)]),
         ("SELECT x.v FROM d.n y", 0x2602, &["no table of FROM is called x, but y", &at(8)]),
         ("SELECT SUM(s) FROM d.n", 0x2802, &[&at(8)]),
-        ("SELECT ABS(v, 1) FROM d.n", 0x2801, &[&at(8)]),
+        ("SELECT ABS(v, 1) FROM d.n", 0x2801, &["; at line 1, column 8"]),
         ("SELECT nosuch(v) FROM d.n", 0x0374, &[&at(8)]),
         ("SELECT v FROM d.n WHERE MAX(v) > 1", 0x2608, &[&at(25)]),
         ("SELECT a.v FROM d.n a, d.n b WHERE a.ts = b.ts AND v > 1", 0x2604, &[&at(52)]),

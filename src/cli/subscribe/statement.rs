@@ -261,9 +261,11 @@ async fn run_command(
     let mut args = match Line::try_parse_from(words) {
         Ok(line) => line.args,
         Err(error) => {
-            // Behind the first line stands how to call the command.
+            // Behind the first paragraph stands how to call the command.
             let text = error.to_string();
-            note(text.lines().next().unwrap_or_default());
+            let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+            let text = lines.collect::<Vec<_>>().join(" ");
+            note(&format!("Error: {}", text.trim_start_matches("error: ")));
             return Ok(Ended::Faulty);
         }
     };
