@@ -171,10 +171,11 @@ impl Connection {
                 options,
             }),
         };
-        connection.session().await.map_err(|status| match speaks_otherwise(&status) {
+        // Every error of ours has details: without them the login broke on its way, or something else answered it.
+        connection.session().await.map_err(|status| match status.details().is_empty() {
             true => Error::with(
                 Code::Unreachable,
-                format!("host={host}: what listens there is no Tidemark server"),
+                format!("host={host}: something listens, and no Tidemark server answers"),
             )
             .hint("give the gRPC address that `tidemark serve` prints; TLS is not spoken")
             .caused_by(status),
@@ -347,14 +348,6 @@ impl Connection {
     }
 }
 
-/// Whether a login was answered by something that is no server of ours: those give every error of theirs a code, and
-/// what breaks a connection on its way comes as unavailable.
-fn speaks_otherwise(status: &Status) -> bool {
-    let code = status.code();
-    status.details().is_empty()
-        && matches!(code, tonic::Code::Internal | tonic::Code::Unimplemented | tonic::Code::PermissionDenied)
-}
-
 /// Why there is no connection, and what helps.
 async fn unreachable(endpoint: &Endpoint, error: &tonic::transport::Error) -> (String, &'static str) {
     let (host, port) =
@@ -507,7 +500,10 @@ mod tests {
                 let _ = socket.write_all(answer).await;
             });
             let text = fails(&host).await;
-            assert!(text.contains("no Tidemark server") && text.starts_with("error[0x000b]"), "{text}");
+            assert!(
+                text.contains("no Tidemark server answers") && text.starts_with("error[0x000b]"),
+                "{text}"
+            );
             other.await.unwrap();
         }
     }
