@@ -1,6 +1,7 @@
 //! A logged-in way to one server that mends itself.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -150,11 +151,16 @@ impl Connection {
             return Err(Error::with(Code::InvalidParameters, format!("zone={}", options.zone)));
         }
         let endpoint = endpoint(&options)?;
-        let unreachable = |e: tonic::transport::Error| {
-            Error::with(Code::Unreachable, format!("host={}", options.host)).caused_by(e)
-        };
         // Eager, so that a wrong address is told here; the channel itself connects anew later, whenever it must.
-        let channel = endpoint.connect().await.map_err(unreachable)?;
+        let channel = match endpoint.connect().await {
+            Ok(channel) => channel,
+            Err(error) => {
+                let (why, cure) = unreachable(&endpoint, &error).await;
+                let text = format!("host={}: {why}", options.host);
+                return Err(Error::with(Code::Unreachable, text).hint(cure).caused_by(error));
+            }
+        };
+        let host = options.host.clone();
         let connection = Self {
             inner: Arc::new(Inner {
                 channel,
@@ -165,7 +171,16 @@ impl Connection {
                 options,
             }),
         };
-        connection.session().await.map_err(|status| proto::status::from_status(&status))?;
+        // Every error of ours has details: without them the login broke on its way, or something else answered it.
+        connection.session().await.map_err(|status| match status.details().is_empty() {
+            true => Error::with(
+                Code::Unreachable,
+                format!("host={host}: something listens, and no Tidemark server answers"),
+            )
+            .hint("give the gRPC address that `tidemark serve` prints; TLS is not spoken")
+            .caused_by(status),
+            false => proto::status::from_status(&status),
+        })?;
         Ok(connection)
     }
 
@@ -333,8 +348,49 @@ impl Connection {
     }
 }
 
+/// Why there is no connection, and what helps.
+async fn unreachable(endpoint: &Endpoint, error: &tonic::transport::Error) -> (String, &'static str) {
+    let (host, port) =
+        (endpoint.uri().host().unwrap_or_default(), endpoint.uri().port_u16().unwrap_or_default());
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    if let Err(unknown) = tokio::net::lookup_host((host, port)).await {
+        return (
+            format!("the name is not resolved ({unknown})"),
+            "check the spelling of the host, or give its address",
+        );
+    }
+    let mut source = Some(error as &dyn std::error::Error);
+    let mut kind = None;
+    while let Some(cause) = source {
+        kind = cause.downcast_ref::<io::Error>().map(io::Error::kind).or(kind);
+        source = cause.source();
+    }
+    let (why, cure) = match kind {
+        Some(io::ErrorKind::ConnectionRefused) => {
+            ("connection refused", "nothing listens there: start `tidemark serve`, or check host and port")
+        }
+        Some(io::ErrorKind::TimedOut) => {
+            ("no answer in time", "check host and port, and that no firewall is in between")
+        }
+        Some(io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable) => {
+            ("no way to that host", "check the address and this machine's network")
+        }
+        _ => ("the connection broke", Code::Unreachable.help()),
+    };
+    (why.to_owned(), cure)
+}
+
 fn endpoint(options: &ConnectOptions) -> Result<Endpoint> {
-    let wrong = || Error::with(Code::InvalidParameters, format!("host={}", options.host));
+    let wrong = || {
+        let error = Error::with(Code::InvalidParameters, format!("host={}", options.host));
+        match options.host.split_once("://") {
+            Some(("https", _)) => error.hint("TLS is not spoken: write HOST:PORT, such as 127.0.0.1:6030"),
+            _ => error.hint("write HOST:PORT, such as 127.0.0.1:6030 or [::1]:6030"),
+        }
+    };
+    if options.host.contains("://") {
+        return Err(wrong());
+    }
     let bare_v6 = options.host.matches(':').count() > 1 && !options.host.contains(']');
     let address = match (bare_v6, options.host.rsplit_once(':')) {
         (true, _) => format!("[{}]:{DEFAULT_PORT}", options.host),
@@ -396,7 +452,7 @@ mod tests {
         assert_eq!(uri("[::1]:7000").as_deref(), Some("http://[::1]:7000/"));
         assert_eq!(uri("::1").as_deref(), Some("http://[::1]:6030/"));
         assert_eq!(uri("[::1]").as_deref(), Some("http://[::1]:6030/"));
-        for bad in ["", "a b", ":", "db:port"] {
+        for bad in ["", "a b", ":", "db:port", "http://db:6030", "https://db"] {
             assert_eq!(uri(bad), None, "{bad:?}");
         }
     }
@@ -420,6 +476,35 @@ mod tests {
         let options = ConnectOptions { host: "127.0.0.1:1".into(), ..ConnectOptions::default() };
         let error = Connection::connect(options).await.unwrap_err();
         assert_eq!(error.code(), Code::Unreachable);
-        assert!(error.message().contains("127.0.0.1:1"), "{error}");
+        assert!(error.message().contains("127.0.0.1:1: connection refused"), "{error}");
+        assert!(error.help().contains("tidemark serve"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_with_an_address_is_told() {
+        let fails = async |host: &str| {
+            let options = ConnectOptions { host: host.into(), ..ConnectOptions::default() };
+            Connection::connect(options).await.unwrap_err().to_string()
+        };
+        assert!(fails("no-such-host.invalid:6030").await.contains("the name is not resolved"));
+        assert!(fails("https://127.0.0.1:6030").await.contains("TLS is not spoken"));
+        assert!(fails("127.0.0.1:99999").await.contains("write HOST:PORT"));
+        // Neither a web server nor one that speaks TLS answers in HTTP/2.
+        for answer in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"\x15\x03\x01\x00\x02\x02\x46"] {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let host = listener.local_addr().unwrap().to_string();
+            let other = tokio::spawn(async move {
+                use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+                let (mut socket, _) = listener.accept().await.unwrap();
+                let _ = socket.read(&mut [0; 24]).await;
+                let _ = socket.write_all(answer).await;
+            });
+            let text = fails(&host).await;
+            assert!(
+                text.contains("no Tidemark server answers") && text.starts_with("error[0x000b]"),
+                "{text}"
+            );
+            other.await.unwrap();
+        }
     }
 }

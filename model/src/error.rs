@@ -103,7 +103,7 @@ codes! {
     UserDisabled = 0x0315, Denied, false, "User is disabled", "";
     VgroupNotExist = 0x0332, NotFound, false, "Vgroup does not exist", "";
     UserExists = 0x0350, Exists, false, "User already exists", "";
-    UserNotExist = 0x0351, NotFound, false, "Invalid user", "";
+    UserNotExist = 0x0351, NotFound, false, "Invalid user", "SHOW USERS lists them";
     InvalidPasswordFormat = 0x0353, Invalid, false, "Invalid password format", "8 to 255 characters of at least three classes";
     AuthFailure = 0x0357, Denied, false, "Authentication failure", "check user and password";
     // catalogue
@@ -120,7 +120,8 @@ codes! {
     DatabaseNotExist = 0x0388, NotFound, false, "Database not exist", "SHOW DATABASES lists them";
     OptionsNotChanged = 0x038A, Invalid, false, "Database options not changed", "";
     WalRetentionZero = 0x038C, Invalid, false, "WAL retention period is zero", "ALTER DATABASE .. WAL_RETENTION_PERIOD to more than 0";
-    PrimaryTimestampDrop = 0x03C2, Invalid, false, "Primary timestamp column cannot be dropped", "";
+    PrimaryTimestampDrop = 0x03C2, Invalid, false, "Primary timestamp column cannot be dropped",
+        "drop the table instead";
     SingleStableMode = 0x03C5, Limit, false, "Database is single stable mode", "";
     Conflict = 0x03D3, Busy, true, "Conflict transaction not completed", "try again";
     // topics and consumers
@@ -153,12 +154,18 @@ codes! {
     TableNotExist = 0x2603, NotFound, false, "Table does not exist", "SHOW TABLES lists them";
     AmbiguousColumn = 0x2604, Invalid, false, "Column ambiguously defined", "put the table's name before it";
     WrongValueType = 0x2605, Invalid, false, "Invalid value type", "";
-    NoAggregation = 0x2608, Invalid, false, "There mustn't be aggregation", "";
-    OrderByPosition = 0x2609, Invalid, false, "ORDER BY item must be the number of a SELECT-list expression", "";
-    NotGroupBy = 0x260A, Invalid, false, "Not a GROUP BY expression", "";
-    NotSelected = 0x260B, Invalid, false, "Not SELECTed expression", "";
-    NotSingleGroup = 0x260C, Invalid, false, "Not a single-group group function", "";
-    TagsNotMatched = 0x260D, Invalid, false, "Tags number not matched", "";
+    NoAggregation = 0x2608, Invalid, false, "There mustn't be aggregation",
+        "put the condition into HAVING, or aggregate in a subquery";
+    OrderByPosition = 0x2609, Invalid, false, "ORDER BY item must be the number of a SELECT-list expression",
+        "count the items of the SELECT list from 1";
+    NotGroupBy = 0x260A, Invalid, false, "Not a GROUP BY expression",
+        "add the column to GROUP BY or PARTITION BY, or put it into an aggregate such as LAST(column)";
+    NotSelected = 0x260B, Invalid, false, "Not SELECTed expression",
+        "ORDER BY of a SELECT DISTINCT or UNION takes what is selected";
+    NotSingleGroup = 0x260C, Invalid, false, "Not a single-group group function",
+        "put the column into an aggregate such as LAST(column), or add GROUP BY column";
+    TagsNotMatched = 0x260D, Invalid, false, "Tags number not matched",
+        "give as many values as tags; DESCRIBE lists the tags";
     InvalidTag = 0x260E, NotFound, false, "Invalid tag name", "DESCRIBE lists the tags";
     NameOrPasswordTooLong = 0x2610, Invalid, false, "Name or password too long", "";
     PasswordTooShort = 0x2611, Invalid, false, "Password too short or empty", "";
@@ -169,7 +176,8 @@ codes! {
     InvalidDatabaseOption = 0x2619, Invalid, false, "Invalid option", "";
     InvalidTableOption = 0x261A, Invalid, false, "Invalid table option", "";
     GroupByWithWindow = 0x2624, Invalid, false, "GROUP BY and WINDOW-clause can't be used together", "use PARTITION BY";
-    NestedAggregates = 0x2627, Invalid, false, "Aggregate functions do not support nesting", "";
+    NestedAggregates = 0x2627, Invalid, false, "Aggregate functions do not support nesting",
+        "compute the inner one in a subquery";
     StateWindowType = 0x2628, Invalid, false, "Only support STATE_WINDOW on integer/bool/varchar column", "";
     StateWindowTag = 0x2629, Invalid, false, "Not support STATE_WINDOW on tag column", "";
     SessionGap = 0x262B, Invalid, false, "SESSION gap should be fixed time window, and greater than 0", "";
@@ -181,19 +189,23 @@ codes! {
     SlidingTooLarge = 0x2631, Invalid, false, "sliding value no larger than the interval value", "";
     SlidingTooSmall = 0x2632, Invalid, false, "sliding value can not less than 1% of interval value", "";
     JsonTagOnly = 0x2633, Invalid, false, "Only one tag if there is a json tag", "";
-    ResultColumns = 0x2634, Invalid, false, "Query block has incorrect number of result columns", "";
+    ResultColumns = 0x2634, Invalid, false, "Query block has incorrect number of result columns",
+        "the SELECTs of a UNION have as many columns, of types that go together";
     IncorrectTimestamp = 0x2635, Invalid, false, "Incorrect TIMESTAMP value", "";
-    NegativeOffset = 0x2637, Invalid, false, "soffset/offset can not be less than 0", "";
-    SlimitWithoutPartition = 0x2638, Invalid, false, "slimit/soffset only available for PARTITION/GROUP BY query", "";
+    NegativeOffset = 0x2637, Invalid, false, "soffset/offset can not be less than 0", "write 0 or more";
+    SlimitWithoutPartition = 0x2638, Invalid, false, "slimit/soffset only available for PARTITION/GROUP BY query",
+        "add PARTITION BY or GROUP BY, or use LIMIT";
     InvalidTopicQuery = 0x2639, Invalid, false, "Invalid topic query", "a topic takes projection, filter and scalar functions of one table";
     DropStableInBatch = 0x263A, Invalid, false, "Cannot drop super table in batch", "drop it by itself";
-    FillRange = 0x263B, Invalid, false, "Start(end) time of query range required or time range too large", "";
+    FillRange = 0x263B, Invalid, false, "Start(end) time of query range required or time range too large",
+        "FILL makes a row for each window: bound the time in WHERE, as in ts >= .. AND ts < .., or take a longer INTERVAL";
     DuplicateColumn = 0x263C, Invalid, false, "Duplicated column names", "";
     TagsTooLong = 0x263D, Limit, false, "Tags length exceeds max length", "";
     RowTooLong = 0x263E, Limit, false, "Row length exceeds max length", "at most 65531 bytes";
     ColumnCount = 0x263F, Invalid, false, "Illegal number of columns", "";
     TooManyColumns = 0x2640, Limit, false, "Too many columns", "at most 4096";
-    FirstColumn = 0x2641, Invalid, false, "First column must be timestamp", "";
+    FirstColumn = 0x2641, Invalid, false, "First column must be timestamp",
+        "begin the column list with a TIMESTAMP, the primary key";
     ColumnLength = 0x2642, Invalid, false, "Invalid binary/nchar column length", "";
     TagCount = 0x2643, Invalid, false, "Invalid number of tag columns", "1 to 128";
     PermissionDenied = 0x2644, Denied, false, "Permission denied or target object not exist", "ask root for the right; SHOW DATABASES lists what you may use";
@@ -202,9 +214,10 @@ codes! {
     Timeline = 0x2647, Invalid, false, "Invalid timeline function", "";
     InvalidPassword = 0x2648, Invalid, false, "Invalid password", "";
     InvalidAlter = 0x2649, Invalid, false, "Invalid alter table statement", "";
-    AlterTimestamp = 0x264A, Invalid, false, "Primary timestamp column cannot be dropped", "";
+    AlterTimestamp = 0x264A, Invalid, false, "Primary timestamp column cannot be dropped", "drop the table instead";
     AlterLength = 0x264B, Invalid, false, "Only binary/nchar column length could be modified, and the length can only be increased, not decreased", "";
-    InvalidTbname = 0x264C, Invalid, false, "Invalid tbname pseudo column", "";
+    InvalidTbname = 0x264C, Invalid, false, "Invalid tbname pseudo column",
+        "only tables have tbname: select it in the subquery to have it outside";
     InvalidFunction = 0x264D, Invalid, false, "Invalid function name", "";
     CommentTooLong = 0x264E, Limit, false, "Comment too long", "at most 1024 bytes";
     SelectListOnly = 0x264F, Invalid, false, "function(s) only allowed in SELECT list, cannot be mixed with non scalar functions or columns", "";
@@ -212,9 +225,11 @@ codes! {
     NothingLeft = 0x2651, Invalid, false, "No columns can be dropped", "";
     OnlyTagJson = 0x2652, Invalid, false, "Only tag can be json type", "";
     ValueTooLong = 0x2653, Invalid, false, "Value too long for column/tag", "shorten it or widen the column";
-    DeleteWhere = 0x2655, Invalid, false, "The DELETE statement must only have a definite time window range", "";
+    DeleteWhere = 0x2655, Invalid, false, "The DELETE statement must only have a definite time window range",
+        "the condition may bound the primary timestamp, as in ts >= .. AND ts < .., and test tags of a super table";
     FillNotAllowed = 0x2657, Invalid, false, "Fill not allowed", "";
-    WindowPseudoColumn = 0x2658, Invalid, false, "Window pseudo column invalid", "";
+    WindowPseudoColumn = 0x2658, Invalid, false, "Window pseudo column invalid",
+        "_wstart, _wend and _wduration are there with INTERVAL only";
     WindowNotAllowed = 0x2659, Invalid, false, "Window not allowed", "";
     GroupByNotAllowed = 0x265B, Invalid, false, "Group by not allowed", "";
     InterpClause = 0x265D, Invalid, false, "Invalid interp clause", "";
@@ -222,7 +237,7 @@ codes! {
     SingleTable = 0x265F, Invalid, false, "Only support single table", "";
     InvalidSelected = 0x2661, Invalid, false, "Invalid SELECTed expression", "";
     TableInfo = 0x2662, NotFound, false, "Fail to get table info", "";
-    DuplicateAlias = 0x2663, Invalid, false, "Not unique table/alias", "";
+    DuplicateAlias = 0x2663, Invalid, false, "Not unique table/alias", "give each table an alias of its own";
     JoinInput = 0x2664, Invalid, false, "Join requires valid time series input", "";
     TagsPseudoColumn = 0x2665, Invalid, false, "_TAGS only for child/super table", "";
     NoPrimaryTimestamp = 0x2666, Invalid, false, "Subquery does not output primary timestamp column", "";
@@ -236,12 +251,16 @@ codes! {
     KeyChange = 0x267A, Invalid, false, "primary key column can not be added, modified, and dropped", "a key is part of CREATE TABLE; make another table and copy the rows";
     KeyNull = 0x267B, Invalid, false, "Primary key column should not be null", "";
     RegexSyntax = 0x2681, Invalid, false, "Syntax error in regular expression", "";
-    JoinCondition = 0x2701, Invalid, false, "primary timestamp equal condition is expected in join conditions", "";
-    CrossJoin = 0x2702, Unsupported, false, "not support cross join", "";
-    JoinConditionUnsupported = 0x2703, Unsupported, false, "Not supported join conditions", "";
+    JoinCondition = 0x2701, Invalid, false, "primary timestamp equal condition is expected in join conditions",
+        "join with ON a.ts = b.ts, further conditions joined by AND";
+    CrossJoin = 0x2702, Unsupported, false, "not support cross join",
+        "equate the primary timestamps: ON a.ts = b.ts, or WHERE a.ts = b.ts";
+    JoinConditionUnsupported = 0x2703, Unsupported, false, "Not supported join conditions",
+        "join with ON a.ts = b.ts, further conditions joined by AND";
     FunctionFailed = 0x2800, Invalid, false, "Function internal error", "";
     ParameterCount = 0x2801, Invalid, false, "Invalid number of parameters", "";
-    ParameterType = 0x2802, Invalid, false, "Invalid parameter data type", "";
+    ParameterType = 0x2802, Invalid, false, "Invalid parameter data type",
+        "CAST makes another type of a value";
     ParameterValue = 0x2803, Invalid, false, "Invalid parameter value", "";
     DuplicateTimestamps = 0x2805, Invalid, false, "Duplicate timestamps not allowed in function", "use PARTITION BY tbname";
     WrongTimestamp = 0x2807, Invalid, false, "Func to_timestamp failed for wrong timestamp", "";
@@ -393,6 +412,15 @@ impl Error {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds where in the statement it is, unless something closer to the fault has said so.
+    #[must_use]
+    pub const fn or_at(mut self, place: Option<Place>) -> Self {
+        if self.place.is_none() {
+            self.place = place;
+        }
         self
     }
 

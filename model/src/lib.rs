@@ -22,7 +22,7 @@ pub use clock::{Clock, ManualClock};
 pub use duration::{DurationLiteral, TimeUnit};
 pub use error::{Code, Error, ErrorKind, Place, Result};
 pub use ids::{ColumnId, ConsumerId, DatabaseId, Epoch, SchemaVersion, TableUid, TopicId, Version, VgroupId};
-pub use options::{CacheModel, DatabaseChange, DatabaseOptions, WalOptions};
+pub use options::{CacheModel, DatabaseChange, DatabaseOptions, WalOptions, minutes_text};
 pub use placement::vgroup_slot;
 pub use precision::Precision;
 pub use schema::{

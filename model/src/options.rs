@@ -101,7 +101,34 @@ const KEEP_MINUTES_MAX: u64 = 365_000 * MINUTES_PER_DAY;
 /// 64 bits of nanoseconds end 106,751 days after 1970; TDengine draws the line a little before.
 const KEEP_MINUTES_MAX_NS: u64 = 106_580 * MINUTES_PER_DAY;
 
+/// Minutes as the dialect writes them, in the largest unit that holds them: `10d`, `25h`, `61m`.
+#[must_use]
+pub fn minutes_text(minutes: u64) -> String {
+    match minutes {
+        m if m.is_multiple_of(MINUTES_PER_DAY) => format!("{}d", m / MINUTES_PER_DAY),
+        m if m.is_multiple_of(60) => format!("{}h", m / 60),
+        m => format!("{m}m"),
+    }
+}
+
 impl DatabaseOptions {
+    /// What is wrong with KEEP beside DURATION, in numbers.
+    fn keep_hint(&self) -> String {
+        let [keep0, keep1, keep2] = self.keep_minutes;
+        if keep0 > keep1 || keep1 > keep2 {
+            let [keep0, keep1, keep2] = [keep0, keep1, keep2].map(minutes_text);
+            return format!("KEEP {keep0},{keep1},{keep2} falls: write rising values, or one");
+        }
+        let least = self.duration_minutes.saturating_mul(3);
+        format!(
+            "with DURATION {} KEEP is at least {}; with KEEP {} DURATION, which only CREATE DATABASE sets, is at most {}",
+            minutes_text(self.duration_minutes),
+            minutes_text(least),
+            minutes_text(keep0),
+            minutes_text(keep0 / 3),
+        )
+    }
+
     /// KEEP against its own range, its order and DURATION: a KEEP of nothing would hide every row, and its files go.
     ///
     /// # Errors
@@ -113,11 +140,13 @@ impl DatabaseOptions {
             let text = format!(
                 "Invalid option keep: {keep0}, {keep1}, {keep2} valid range: [{MINUTES_PER_DAY}m, {max}m]"
             );
-            return Err(Error::text(Code::InvalidDatabaseOption, text));
+            let days = max / MINUTES_PER_DAY;
+            return Err(Error::text(Code::InvalidDatabaseOption, text)
+                .hint(format!("KEEP is 1d to {days}d; a number without a unit counts days")));
         }
         if keep0 > keep1 || keep1 > keep2 || keep0 < self.duration_minutes.saturating_mul(3) {
             let text = "Invalid duration value, should be keep2 >= keep1 >= keep0 >= 3 * duration";
-            return Err(Error::text(Code::InvalidDatabaseOption, text));
+            return Err(Error::text(Code::InvalidDatabaseOption, text).hint(self.keep_hint()));
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::fmt;
 
 use model::{
     ColumnStorage, Compression, DataType, DatabaseChange, DatabaseOptions, DurationLiteral, Encoding, Level,
-    TableSchema, Value,
+    Place, TableSchema, Value,
 };
 
 /// `[db.]name`.
@@ -17,6 +17,16 @@ pub struct ObjectName {
     pub database: Option<String>,
     /// The object.
     pub name: String,
+    /// Where it stands.
+    pub at: At,
+}
+
+impl ObjectName {
+    /// A name that nobody wrote.
+    #[must_use]
+    pub fn new(database: Option<&str>, name: impl Into<String>) -> Self {
+        Self { database: database.map(str::to_owned), name: name.into(), at: At::default() }
+    }
 }
 
 impl fmt::Display for ObjectName {
@@ -649,6 +659,19 @@ pub enum Fill {
     Linear,
 }
 
+/// Where in the statement something stands, so that an error can tell; `None` for what nobody wrote. It is no part of
+/// what is meant: any two are equal, and the same column in two places is the same expression.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct At(pub Option<Place>);
+
+impl PartialEq for At {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for At {}
+
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expr {
@@ -660,6 +683,8 @@ pub enum Expr {
         name: String,
         /// Whether it stood in backticks (then it is no pseudo column).
         quoted: bool,
+        /// Where it stands.
+        at: At,
     },
     /// A literal: [`Value::Int`] ([`Value::UInt`] from 2^63), Double, Text, Bool or Null.
     Literal(Value),
@@ -733,6 +758,8 @@ pub enum Expr {
         name: String,
         /// Arguments.
         args: Vec<Expr>,
+        /// Where its name stands.
+        at: At,
     },
     /// `*` as an argument.
     Star,

@@ -240,9 +240,9 @@ fn tell(plan: &Repair, held_below: Version, dry_run: bool, out: &mut impl Write)
     if !plan.is_needed() {
         return writeln!(out, "{dir} ok");
     }
-    let versions = |from: Version, to: Version| match to.0.checked_sub(from.0) {
-        None | Some(0) => "first=- last=-".to_owned(),
-        Some(_) => format!("first={from} last={}", to.0.saturating_sub(1)),
+    let versions = |from: Version, to: Version| {
+        let (first, last) = wal::repair::ends(from, to);
+        format!("first={first} last={last}")
     };
     let verb = if dry_run { "would give up" } else { "gives up" };
     for part in &plan.given_up {

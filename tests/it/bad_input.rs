@@ -91,6 +91,109 @@ async fn statements_are_refused_with_their_codes() {
     assert_eq!(query(&connection, "SHOW d.TABLES").await.len(), 1, "nothing was made on the way");
 }
 
+/// What a new user of the dialect meets: each error says what, where, and what to write instead.
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_lead_on() {
+    let (_server, connection) = start().await;
+    query(&connection, "CREATE TABLE d.`Upper` USING d.s TAGS (1)").await;
+    query(&connection, "CREATE TABLE d.`Alone` (ts TIMESTAMP, v INT)").await;
+    query(&connection, "CREATE TOPIC t AS SELECT ts, v FROM d.n").await;
+    let at = |column: usize| format!("; at line 1, column {column};");
+    let cases: &[(&str, u16, &[&str])] = &[
+        ("ALTER ALL DNODES 'foo' '1'", 0x6F09, &["name=foo", "SHOW VARIABLES"]),
+        (
+            "SELECT COUNT(DISTINCT v) FROM d.n",
+            0x2600,
+            &["SELECT COUNT(c) FROM (SELECT DISTINCT c FROM ..)", &at(14)],
+        ),
+        ("GRANT READ ON d TO u", 0x2600, &["write d.*"]),
+        ("SELECT FIRST(timestamp) FROM d.n", 0x2600, &["`timestamp`", &at(23)]),
+        ("SHOW TABLES", 0x2616, &["USE a database or write SHOW db.TABLES"]),
+        ("SHOW STABLES", 0x2616, &["SHOW db.STABLES"]),
+        ("DROP CONSUMER GROUP g ON nope", 0x03E8, &["Subcribe not exist: g", "there is no topic nope"]),
+        ("DROP CONSUMER GROUP g ON t", 0x03E8, &["Subcribe not exist: g", "topic t has no such group"]),
+        // Names that differ in case only.
+        ("SELECT * FROM d.upper", 0x2603, &["there is `Upper`", &at(15)]),
+        ("SELECT * FROM d.alone", 0x2603, &["there is `Alone`", &at(15)]),
+        ("DESCRIBE d.upper", 0x2603, &["there is `Upper`", &at(10)]),
+        ("INSERT INTO d.upper VALUES (now, 1, 'x')", 0x2603, &["there is `Upper`", &at(13)]),
+        ("INSERT INTO d.x USING d.S1 TAGS (1) VALUES (now, 1, 'x')", 0x2603, &["s1", &at(23)]),
+        ("DELETE FROM d.alone", 0x2603, &["there is `Alone`"]),
+        ("DROP TABLE d.upper", 0x2603, &["there is `Upper`"]),
+        ("ALTER TABLE d.alone ADD COLUMN z INT", 0x2603, &["there is `Alone`"]),
+        ("SHOW TAGS FROM d.upper", 0x2603, &["there is `Upper`"]),
+        ("SHOW CREATE TABLE d.alone", 0x2603, &["there is `Alone`"]),
+        ("CREATE TABLE d.x USING d.alone TAGS (1)", 0x2603, &["there is `Alone`"]),
+        ("CREATE TOPIC t2 AS STABLE d.`S`", 0x0362, &["there is `s`"]),
+        // Codes that had no cure.
+        ("SELECT s, COUNT(*) FROM d.n", 0x260C, &["LAST(s)", "GROUP BY s", &at(8)]),
+        ("SELECT v, COUNT(*) FROM d.n GROUP BY s", 0x260A, &["add v to GROUP BY", &at(8)]),
+        ("SELECT v FROM d.n HAVING v > 1", 0x260A, &["WHERE"]),
+        ("SELECT TIMESTAMP 'abc'", 0x2605, &["YYYY-MM-DD"]),
+        ("SELECT 1 + 1y", 0x2605, &["days (d)"]),
+        ("CREATE TABLE d.x USING d.s TAGS (1, 2)", 0x260D, &["values given: 2; s has the tags n"]),
+        (
+            "INSERT INTO d.x USING d.s TAGS (1, 2) VALUES (now, 1, 'x')",
+            0x260D,
+            &["more than 1 values for 1 tags: n"],
+        ),
+        ("GRANT READ ON d.* TO nobody", 0x0351, &["SHOW USERS"]),
+        ("SELECT COUNT(*) FROM d.n INTERVAL(1s) FILL(NULL)", 0x263B, &["bound the time in WHERE"]),
+        ("SELECT * FROM d.n a JOIN d.n b ON a.v = b.v", 0x2701, &["ON a.ts = b.ts"]),
+        ("SELECT * FROM d.n a, d.n b", 0x2702, &["a.ts = b.ts"]),
+        ("DELETE FROM d.n WHERE v > 5", 0x2655, &["ts >= .. AND ts < .."]),
+        // Rows of another width.
+        ("INSERT INTO d.n VALUES (now, 1)", 0x0216, &["row 1 has 2 values for 3 columns: ts, v, s", &at(31)]),
+        (
+            "INSERT INTO d.n VALUES (now, 1, 'a') (now, 1, 'b', 5)",
+            0x263F,
+            &["row 2 has more than 3 values for 3 columns"],
+        ),
+        ("INSERT INTO d.n (ts, v) VALUES ()", 0x263F, &["row 1 has 0 values for 2 columns: ts, v"]),
+        (
+            "INSERT INTO d.s (tbname, ts, n) VALUES ('q', now)",
+            0x0216,
+            &["row 1 has 2 values for 3 columns: tbname, ts, n"],
+        ),
+        // Options.
+        (
+            "ALTER DATABASE d VGROUPS 3",
+            0x2600,
+            &["fixed when the database is created", "WAL_RETENTION_PERIOD"],
+        ),
+        ("ALTER DATABASE d KEEP 5", 0x2619, &["with DURATION 10d KEEP is at least 30d", "at most"]),
+        ("CREATE DATABASE e KEEP 5 DURATION 2", 0x2619, &["with DURATION 2d KEEP is at least 6d"]),
+        // What names mean is placed as what they are spelt like.
+        ("SELECT v, zz FROM d.n", 0x2602, &[&at(11)]),
+        ("SELECT v AS zz FROM d.n WHERE zz > 1", 0x2602, &[&at(31)]),
+        ("SELECT v FROM d.n ORDER BY ABS(zz)", 0x2602, &[&at(32)]),
+        ("SELECT x.v FROM d.n y", 0x2602, &["no table of FROM is called x, but y", &at(8)]),
+        ("SELECT SUM(s) FROM d.n", 0x2802, &[&at(8)]),
+        ("SELECT ABS(v, 1) FROM d.n", 0x2801, &["; at line 1, column 8"]),
+        ("SELECT nosuch(v) FROM d.n", 0x0374, &[&at(8)]),
+        ("SELECT v FROM d.n WHERE MAX(v) > 1", 0x2608, &[&at(25)]),
+        ("SELECT a.v FROM d.n a, d.n b WHERE a.ts = b.ts AND v > 1", 0x2604, &[&at(52)]),
+        ("SELECT * FROM nodb.n", 0x0388, &[&at(15)]),
+    ];
+    let mut wrong = Vec::new();
+    for (sql, code, words) in cases {
+        let error = refused(&connection, sql).await;
+        let text = error.to_string();
+        if error.code().number() != *code || !words.iter().all(|word| text.contains(word)) {
+            wrong.push(format!("{sql}\n  {text}\n  should say {words:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let distinct = "SELECT COUNT(v) FROM (SELECT DISTINCT v FROM d.n)";
+    query(
+        &connection,
+        "INSERT INTO d.n VALUES (now, 1, 'a') (now + 1s, 1, 'b') (now + 2s, 2, 'c') (now + 3s, NULL, 'd')",
+    )
+    .await;
+    let counted = query(&connection, distinct).await;
+    assert_eq!(counted.iter().next().and_then(|row| row.get::<i64>(0).ok()), Some(2), "the hint's way works");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_row_writes_nothing_of_its_statement() {
     let (_server, connection) = start().await;
@@ -224,5 +327,14 @@ fn a_wrong_cell_names_file_line_and_column() {
     assert!(skipped.status.success());
     let stderr = String::from_utf8_lossy(&skipped.stderr);
     assert!(stderr.contains("rows=52 written=51 skipped=1"), "{stderr}");
+    let listed = format!(
+        "skipped: cell does not fit its column: file={path} line=52 column=v value=many is no BIGINT\n"
+    );
+    assert!(stderr.contains(&listed), "what, where, and not the cure that was taken: {stderr}");
+    for (option, column) in [("--ts", "time"), ("--tags", "host")] {
+        let unknown = server.run("import", &[path, "--into", "d.cells", option, column]);
+        let stderr = String::from_utf8_lossy(&unknown.stderr).into_owned();
+        assert!(stderr.contains(&format!("{option} {column}; the file has ts, v")), "{stderr}");
+    }
     assert!(server.sql("SELECT COUNT(*) FROM d.cells").contains("51"));
 }

@@ -56,6 +56,55 @@ fn sql_stops_at_the_first_error_or_goes_on() {
 }
 
 #[test]
+fn a_database_that_is_not_there_is_told_at_once() {
+    let server = prepared();
+    for (database, hint) in [("nope", "SHOW DATABASES"), ("D", "there is `d`")] {
+        let output = server.run("sql", &["-d", database, "-s", "SELECT 1"]);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""), "{text}");
+        assert!(text.contains(&format!("error[0x0388]: Database not exist: {database}")), "{text}");
+        assert!(text.contains(hint), "{text}");
+    }
+    assert_eq!(
+        stdout(&server.run("sql", &["-d", "d", "-o", "csv", "-s", "SELECT COUNT(*) FROM n"])),
+        "count(*)\r\n2\r\n"
+    );
+}
+
+#[test]
+fn printed_tables_have_no_blanks_at_the_end() {
+    let server = prepared();
+    let table = stdout(&server.run("sql", &["-s", "SELECT v, s FROM d.n"]));
+    let expected = "                v | s\n------------------+-------\n 9007199254740993 | a\"b,c\n             NULL | NULL\n";
+    assert_eq!(table, expected);
+    let live = stdout(
+        &server.run("subscribe", &["t", "-g", "g", "--from", "earliest", "--limit", "2", "-o", "table"]),
+    );
+    assert!(live.contains("NULL") && live.lines().all(|line| line.trim_end() == line), "{live:?}");
+}
+
+#[test]
+fn the_statement_subscribe_takes_what_the_command_takes() {
+    let server = prepared();
+    let rows = |statement: &str| stdout(&server.run("sql", &["-s", statement]));
+    let as_command = rows("subscribe t -g a --from earliest --limit 1 -o json");
+    assert!(as_command.starts_with("{\"topic\":\"t\",") && as_command.lines().count() == 1, "{as_command}");
+    assert_eq!(
+        rows("subscribe t -g b -o csv -n 1 --from earliest"),
+        "ts,v,s\r\n2024-03-01T00:00:00.000Z,9007199254740993,\"a\"\"b,c\"\r\n"
+    );
+    let wrong = server.run("sql", &["-s", "subscribe t -g c --form earliest"]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("--form"));
+    for args in [["t", "-g", ""], ["", "-g", "g"]] {
+        let empty = server.run("subscribe", &args);
+        let text = String::from_utf8_lossy(&empty.stderr).into_owned();
+        assert_eq!(empty.status.code(), Some(2), "wrong use: {text}");
+        assert!(text.contains("-g (--group) is empty") || text.contains("TOPIC is empty"), "{text}");
+    }
+}
+
+#[test]
 fn sql_errors_are_where_the_script_has_them() {
     let server = prepared();
     let dir = tempfile::tempdir().expect("a folder");
@@ -72,7 +121,9 @@ fn sql_errors_are_where_the_script_has_them() {
     let value = at("SELECT 1; INSERT INTO d.n (ts, v)\n VALUES (1, 'x');");
     assert!(value.contains(&format!("; at {path}, line 2, column 13; in column v")), "{value}");
     let table = at("SELECT 1;\n  SELECT * FROM d.nosuch;");
-    assert!(table.contains(&format!("; in the statement at {path}, line 2, column 3;")), "{table}");
+    assert!(table.contains(&format!("; at {path}, line 2, column 17;")), "{table}");
+    let whole = at("SELECT 1;\n  DROP TOPIC nosuch;");
+    assert!(whole.contains(&format!("; in the statement at {path}, line 2, column 3;")), "{whole}");
     assert!(table.contains("d.nosuch"), "{table}");
     let output = server.run("sql", &["-s", "SELECT 1; SELECT 2;\nSELECT 3 FROM WHERE"]);
     let text = String::from_utf8_lossy(&output.stderr);
@@ -218,6 +269,21 @@ fn wal_tells_intact_from_damaged() {
     let error = server.sql_error("SELECT * FROM d.n");
     assert!(error.contains("error[0x6f01]") && error.contains("00000000000000000000.log"), "{error}");
     assert!(server.sql("SHOW d.VGROUPS").contains("damaged"));
+    server.kill();
+    // The report before, the report after and the log name the same records.
+    let told =
+        stdout(&tidemark().args(["wal", "repair", "--dry-run"]).arg(&data_dir).output().expect("it runs"));
+    let range = told
+        .split_once("would give up ")
+        .and_then(|(_, rest)| rest.split_once(" bytes="))
+        .map(|(range, _)| range);
+    let range = range.unwrap_or_else(|| panic!("{told}")).to_owned();
+    let done = wal("repair");
+    let log = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(stdout(&done).contains(&format!("gives up {range} bytes=")), "{range}: {}", stdout(&done));
+    let (first, last) = range.split_once(' ').expect("both ends");
+    let plain = log.replace('"', "");
+    assert!(plain.contains(first) && plain.contains(last), "{range}: {log}");
 }
 
 #[test]

@@ -93,9 +93,25 @@ fn lines_typed_ahead_are_all_run() {
     let mut shell = Shell::start(&server);
     shell.type_in("select 10 + 1;\rselect 10 + 2;\rselect 10 + 3;\rexit\r");
     shell.read_to_end();
-    for value in [" 11 ", " 12 ", " 13 "] {
-        assert!(shell.shown.contains(value), "{value} is not there: {}", shell.shown);
+    for value in [" 11\r\n", " 12\r\n", " 13\r\n"] {
+        assert!(shell.shown.contains(value), "{value:?} is not there: {}", shell.shown);
     }
+}
+
+#[test]
+fn help_is_a_question_mark_and_tab_knows_what_follows() {
+    let server = Server::start();
+    let mut shell = Shell::start(&server);
+    for ask in ["?", "\\?", "help"] {
+        shell.type_in(&format!("{ask}\r"));
+        shell.read_until("Statements end with `;`");
+        shell.read_until("tidemark> ");
+    }
+    shell.type_in("show data\t;\r");
+    shell.read_until("information_schema");
+    shell.read_until("tidemark> ");
+    shell.type_in("exit\r");
+    shell.read_to_end();
 }
 
 #[test]
@@ -120,6 +136,6 @@ fn ctrl_c_ends_the_printing_and_nothing_later() {
     shell.read_until("tidemark> ");
     shell.type_in("select 10 + 1;\rexit\r");
     shell.read_to_end();
-    assert!(shell.shown.contains(" 11 "), "the next statement was not run: {}", shell.shown);
+    assert!(shell.shown.contains(" 11\r\n"), "the next statement was not run: {}", shell.shown);
     assert_eq!(shell.shown.matches("0x020f").count(), 1, "told once");
 }

@@ -119,7 +119,12 @@ fn options_that_contradict_each_other_are_wrong_use() {
 fn s15_75_the_statement_tells_a_fault_once_and_on_stderr() {
     let server = start("");
     let faults = [
-        ("subscribe t -g g --from earliest", "Error: unknown option '--from': the statement takes "),
+        ("subscribe t -g g --form earliest", "Error: unexpected argument '--form' found"),
+        (
+            "subscribe t --limit 1",
+            "Error: the following required arguments were not provided: --group <GROUP>",
+        ),
+        ("subscribe t -g g --host x:1", "Error: unknown option '--host': the statement takes "),
         ("subscribe -x 5 -g g", "Error: unknown option '-x': "),
         ("subscribe t", "Error: group_id is required. Use -g <group_id>."),
         ("subscribe nix -g g", "Error: failed to subscribe: "),

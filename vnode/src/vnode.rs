@@ -338,6 +338,16 @@ impl Vnode {
         state.tables.named(name).map(|entry| state.table_info(entry))
     }
 
+    /// The name of a table that is `name` but for its case, for the error of one that is not there. Looks no further
+    /// than the oldest hundred thousand.
+    #[must_use]
+    pub fn table_name_but_for_case(&self, name: &str) -> Option<String> {
+        const LOOKED_AT_MAX: usize = 100_000;
+        let state = self.state.read();
+        let mut names = state.tables.live().take(LOOKED_AT_MAX).map(|entry| &entry.info.name);
+        names.find(|known| *known != name && known.eq_ignore_ascii_case(name)).cloned()
+    }
+
     /// Every child and normal table, in uid order.
     #[must_use]
     pub fn all_tables(&self) -> Vec<Arc<TableInfo>> {

@@ -60,10 +60,10 @@ pub const SETTINGS: &[SettingDef] = &[
 /// # Errors
 /// 0x6F09
 pub fn setting(name: &str) -> Result<&'static SettingDef> {
-    SETTINGS
-        .iter()
-        .find(|s| s.name.eq_ignore_ascii_case(name))
-        .ok_or_else(|| Error::with(Code::InvalidConfig, format_args!("no such setting name={name}")))
+    SETTINGS.iter().find(|s| s.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
+        Error::with(Code::InvalidConfig, format_args!("no such setting name={name}"))
+            .hint("SHOW VARIABLES lists the settings that change at run time")
+    })
 }
 
 impl MnodeState {

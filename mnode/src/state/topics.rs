@@ -141,10 +141,19 @@ impl MnodeState {
 
     pub(super) fn check_drop_group(&self, by: &str, spec: &DropGroupSpec) -> Result<()> {
         // Of a topic that is not there no group is.
-        let missing = || Error::with(Code::GroupNotExist, &spec.group);
+        let DropGroupSpec { group: name, topic, .. } = spec;
+        let missing = || {
+            Error::with(Code::GroupNotExist, name).hint(format!(
+                "topic {topic} has no such group: SHOW SUBSCRIPTIONS lists those that there are"
+            ))
+        };
+        let no_topic = || {
+            Error::with(Code::GroupNotExist, name)
+                .hint(format!("there is no topic {topic}: SHOW TOPICS lists those that there are"))
+        };
         let topic = match self.topic_seen(by, &spec.topic) {
             Err(_) if spec.if_exists => return Ok(()),
-            Err(error) if error.code() == Code::TopicNotExist => return Err(missing()),
+            Err(error) if error.code() == Code::TopicNotExist => return Err(no_topic()),
             found => found?,
         };
         // Before the group is looked up: whether there is one is the owner's to know.

@@ -51,12 +51,20 @@ impl<'a> BlockReader<'a> {
     }
 
     fn block(&mut self) -> Result<()> {
+        self.scan.next_byte();
+        let named_at = self.scan.position();
         let name = self.scan.object_name()?;
         let mut names = self.column_list()?;
         let (target, tags, name) = if self.scan.take_word("USING") {
+            self.scan.next_byte();
+            let using_at = self.scan.position();
             let using = qualify(self.scan.object_name()?, self.context)?;
             let name = self.qualify_child(name, &using)?;
-            let target = self.catalog.target(&name, Some(&using))?;
+            let target = self.catalog.target(&name, Some(&using)).map_err(|error| {
+                // What else can be wrong than the super table is its child, or another's.
+                let at = if error.code() == Code::TableNotExist { using_at } else { named_at };
+                error.or_at(Some(self.scan.place(at)))
+            })?;
             let precision = target.database.options.precision;
             let tags = match &target.kind {
                 TargetKind::Child(stable) => self.using_tags(&stable.schema, precision)?,
@@ -68,7 +76,8 @@ impl<'a> BlockReader<'a> {
             (target, Some(tags), name)
         } else {
             let name = qualify(name, self.context)?;
-            (self.catalog.target(&name, None)?, None, name)
+            let target = self.catalog.target(&name, None);
+            (target.map_err(|error| error.or_at(Some(self.scan.place(named_at))))?, None, name)
         };
         self.expect_values()?;
         let literals = literals_of(&self.literals, target.database.options.precision);
@@ -113,7 +122,9 @@ impl<'a> BlockReader<'a> {
         } else {
             return Err(self.scan.error("keyword VALUES or FILE is expected"));
         };
-        Err(Error::not_supported(unsupported).at(self.scan.place(at)))
+        Err(Error::not_supported(unsupported).at(self.scan.place(at)).hint(
+            "write the rows with `tidemark sql -o csv` into a file, and load that with `tidemark import`",
+        ))
     }
 
     /// `(a, b, c)`, if that comes next and is no query.
@@ -165,7 +176,11 @@ impl<'a> BlockReader<'a> {
         let mut values = vec![Value::Null; schema.tags.len()];
         for (position, &index) in order.iter().enumerate() {
             if position > 0 && !self.scan.take(b',') {
-                return Err(self.scan.error("invalid data or symbol"));
+                let error = self.scan.error("invalid data or symbol");
+                return Err(match self.scan.next_byte() {
+                    Some(b')') => error.hint(tag_count(schema, &order, &position.to_string())),
+                    _ => error,
+                });
             }
             let Some(tag) = schema.tags.get(index) else { continue };
             let value = tag_value(&mut self.scan, tag, literals_of(&self.literals, precision))?;
@@ -177,10 +192,18 @@ impl<'a> BlockReader<'a> {
             return Ok(values);
         }
         if self.scan.take(b',') {
-            return Err(Error::of(Code::TagsNotMatched));
+            let given = format!("more than {}", order.len());
+            let place = self.scan.place(self.scan.position());
+            return Err(Error::of(Code::TagsNotMatched).at(place).hint(tag_count(schema, &order, &given)));
         }
         Err(self.scan.error(") expected"))
     }
+}
+
+/// What is said of too few or too many tag values.
+fn tag_count(schema: &TableSchema, order: &[usize], given: &str) -> String {
+    let names = order.iter().filter_map(|&index| schema.tags.get(index)).map(|tag| tag.name.as_str());
+    format!("{given} values for {} tags: {}", order.len(), names.collect::<Vec<_>>().join(", "))
 }
 
 fn literals_of(literals: &[LiteralContext; 3], precision: Precision) -> &LiteralContext {

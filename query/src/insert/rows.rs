@@ -99,12 +99,14 @@ impl RowReader<'_, '_> {
     ) -> Result<()> {
         let columns =
             self.relation.batches.get_mut(batch).map(|b| b.columns.as_mut_slice()).unwrap_or_default();
+        let counted = Counted { row: *self.rows + 1, wanted: places.len() };
+        let names = || places.iter().map(|&place| column_name(schema, set, place));
         for (position, &place) in places.iter().enumerate() {
-            separator(self.scan, position)?;
+            separator(self.scan, position).map_err(|e| counted.too_few(e, self.scan, position, names()))?;
             let Some(column) = columns.get_mut(place.index) else { continue };
             append(self.scan, self.literals, column, place, || column_name(schema, set, place))?;
         }
-        row_end(self.scan)
+        row_end(self.scan).map_err(|e| counted.too_many(e, names()))
     }
 
     /// Rows of a super table, each of which names its child.
@@ -162,8 +164,17 @@ impl RowReader<'_, '_> {
         let mut child = Child::Known(0);
         let Relation { batches, names, .. } = &mut *self.relation;
         let columns = batches.get_mut(batch).map(|b| b.columns.as_mut_slice()).unwrap_or_default();
+        let counted = Counted { row: *self.rows + 1, wanted: places.len() };
+        let column_names = || {
+            places.iter().map(|place| match *place {
+                Place::Column(place) => column_name(schema, set, place),
+                Place::Tag(index) => schema.tags.get(index).map_or("", |tag| &tag.name),
+                Place::Tbname => "tbname",
+            })
+        };
         for (position, place) in places.iter().enumerate() {
-            separator(self.scan, position)?;
+            separator(self.scan, position)
+                .map_err(|e| counted.too_few(e, self.scan, position, column_names()))?;
             match *place {
                 Place::Column(place) => {
                     let Some(column) = columns.get_mut(place.index) else { continue };
@@ -180,7 +191,7 @@ impl RowReader<'_, '_> {
                 Place::Tbname => child = child_of(self.scan, names)?,
             }
         }
-        row_end(self.scan)?;
+        row_end(self.scan).map_err(|e| counted.too_many(e, column_names()))?;
         let table = match child {
             Child::Known(table) => table,
             Child::New(name) => {
@@ -209,6 +220,47 @@ impl RowReader<'_, '_> {
             return Err(self.scan.error("another row is expected"));
         }
         Ok(())
+    }
+}
+
+/// What a row is told that has too few or too many values.
+#[derive(Clone, Copy)]
+struct Counted {
+    /// Its number in the statement, from 1.
+    row: u64,
+    /// Values that it should have.
+    wanted: usize,
+}
+
+impl Counted {
+    /// `error` of the separator before the value `position`: the row ends there, or something else is wrong.
+    fn too_few<'n>(
+        self,
+        error: Error,
+        scan: &mut Scan<'_>,
+        position: usize,
+        names: impl Iterator<Item = &'n str>,
+    ) -> Error {
+        if scan.next_byte() != Some(b')') {
+            return error;
+        }
+        error.hint(self.hint(format_args!("{position}"), names))
+    }
+
+    /// `error` of the end of the row: another value follows, or something else is wrong.
+    fn too_many<'n>(self, error: Error, names: impl Iterator<Item = &'n str>) -> Error {
+        if error.code() != Code::ColumnCount {
+            return error;
+        }
+        error.hint(self.hint(format_args!("more than {}", self.wanted), names))
+    }
+
+    fn hint<'n>(self, given: std::fmt::Arguments<'_>, names: impl Iterator<Item = &'n str>) -> String {
+        const NAMES_MAX: usize = 8;
+        let Self { row, wanted } = self;
+        let names: Vec<_> = names.take(NAMES_MAX).collect();
+        let more = if wanted > names.len() { ", .." } else { "" };
+        format!("row {row} has {given} values for {wanted} columns: {}{more}", names.join(", "))
     }
 }
 

@@ -211,17 +211,18 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// `[db.]table`, no blanks around the point.
+    /// `[db.]table`, no blanks around the point. It does not know its place: a statement may name thousands, and only one
+    /// of them can be wrong.
     pub(super) fn object_name(&mut self) -> Result<ObjectName> {
         let start = self.at;
         let first = self.any_name()?;
         if self.peek() == Some(b'.') {
             self.at += 1;
             check_name(&first, NameKind::Database)?;
-            return Ok(ObjectName { database: Some(first), name: self.name(NameKind::Table)? });
+            return Ok(ObjectName::new(Some(&first), self.name(NameKind::Table)?));
         }
         check_name(&first, NameKind::Table).map_err(|error| error.at(self.place(start)))?;
-        Ok(ObjectName { database: None, name: first })
+        Ok(ObjectName::new(None, first))
     }
 
     /// What stands in the quotes at `start`, for an error.

@@ -4,7 +4,7 @@ use model::{Result, Value};
 
 use super::expr::Tree;
 use super::{Parser, words};
-use crate::ast::Expr;
+use crate::ast::{At, Expr};
 use crate::lexer::TokenKind;
 
 impl Parser<'_> {
@@ -36,9 +36,10 @@ impl Parser<'_> {
             "cast" => return self.cast(),
             "trim" => return self.trim(),
             "position" => return self.position(),
-            _ if !words::is_callable(&name) => return Err(self.unexpected()),
+            _ if !words::is_callable(&name) => return Err(self.unexpected_name()),
             _ => {}
         }
+        let at = self.spot(self.peek());
         self.next += 2;
         let args = self.arguments(&name)?;
         if self.at_word("OVER") && self.peek_at(1).kind == TokenKind::LeftParen {
@@ -50,7 +51,7 @@ impl Parser<'_> {
             let expr = Box::new(args.pop().ok_or_else(|| self.unexpected())?);
             return Ok(Tree { expr: Expr::IsNull { expr, negated: name == "isnotnull" }, height });
         }
-        Ok(Tree { expr: Expr::Function { name, args }, height })
+        Ok(Tree { expr: Expr::Function { name, args, at }, height })
     }
 
     /// Arguments and the closing parenthesis.
@@ -69,6 +70,13 @@ impl Parser<'_> {
             && self.peek_at(2).kind == TokenKind::Star
         {
             return Err(self.unsupported(format_args!("{}(t.*)", name.to_uppercase())));
+        }
+        if self.at_word("DISTINCT") && words::is_aggregate(name) {
+            let call = name.to_uppercase();
+            let hint = format!(
+                "aggregates take no DISTINCT: write SELECT {call}(c) FROM (SELECT DISTINCT c FROM ..), with c for the column"
+            );
+            return Err(self.unexpected().hint(hint));
         }
         let first = self.tree()?;
         let mut args = vec![first];
@@ -98,6 +106,7 @@ impl Parser<'_> {
 
     /// `TRIM(s)`, or `TRIM([LEADING | TRAILING | BOTH] [r] FROM s)` with the arguments side, r, s.
     fn trim(&mut self) -> Result<Tree> {
+        let at = self.spot(self.peek());
         self.next += 2;
         let side = ["leading", "trailing", "both"].into_iter().find(|side| self.take_word(side));
         let text = |text: &str| Tree::leaf(Expr::Literal(Value::Text(text.into())));
@@ -114,22 +123,23 @@ impl Parser<'_> {
             }
         }
         self.expect(TokenKind::RightParen)?;
-        self.call("trim", args)
+        self.call("trim", args, at)
     }
 
     /// `POSITION(x IN s)` with the arguments x, s.
     fn position(&mut self) -> Result<Tree> {
+        let at = self.spot(self.peek());
         self.next += 2;
         let needle = self.bits()?;
         self.expect_word("IN")?;
         let haystack = self.tree()?;
         self.expect(TokenKind::RightParen)?;
-        self.call("position", vec![needle, haystack])
+        self.call("position", vec![needle, haystack], at)
     }
 
-    fn call(&self, name: &str, args: Vec<Tree>) -> Result<Tree> {
+    fn call(&self, name: &str, args: Vec<Tree>, at: At) -> Result<Tree> {
         let height = self.above(args.iter().map(|a| a.height).max().unwrap_or(0))?;
         let args = args.into_iter().map(|a| a.expr).collect();
-        Ok(Tree { expr: Expr::Function { name: name.into(), args }, height })
+        Ok(Tree { expr: Expr::Function { name: name.into(), args, at }, height })
     }
 }

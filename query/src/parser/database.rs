@@ -5,6 +5,7 @@ use model::{Code, DatabaseOptions, Error, Result};
 use super::options::{DatabaseOption, OptionPlace};
 use super::{NameKind, Parser, is_system_database};
 use crate::ast::Statement;
+use crate::lexer::TokenKind;
 
 impl Parser<'_> {
     pub(super) fn create_database(&mut self) -> Result<Statement> {
@@ -17,6 +18,9 @@ impl Parser<'_> {
         let mut options = Box::<DatabaseOptions>::default();
         while let Some(option) = self.database_option(OptionPlace::Create)? {
             apply(&mut options, option);
+        }
+        if self.at(TokenKind::Word) {
+            return Err(self.no_option(OptionPlace::Create));
         }
         options.check_keep()?;
         Ok(Statement::CreateDatabase { if_not_exists, name, options })
@@ -32,8 +36,8 @@ impl Parser<'_> {
                 changes.push(change);
             }
         }
-        if !any {
-            return Err(self.unexpected());
+        if !any || self.at(TokenKind::Word) {
+            return Err(self.no_option(OptionPlace::Alter));
         }
         Ok(Statement::AlterDatabase { name, changes })
     }

@@ -6,7 +6,7 @@
 use model::{Result, Value};
 
 use super::{DEPTH_MAX, NameKind, Parser, words};
-use crate::ast::{BinaryOp, Expr, JSON_MEMBER};
+use crate::ast::{At, BinaryOp, Expr, JSON_MEMBER};
 use crate::lexer::{TokenKind, fold, unquote_text};
 
 /// An expression with the height of its tree. The height is bounded: whoever walks the tree recurses that deep.
@@ -216,7 +216,11 @@ impl Parser<'_> {
         if self.take(TokenKind::Arrow) {
             let key = Expr::Literal(Value::Text(self.string()?));
             let height = self.above(tree.height)?;
-            let expr = Expr::Function { name: JSON_MEMBER.to_owned(), args: vec![tree.expr, key] };
+            let expr = Expr::Function {
+                name: JSON_MEMBER.to_owned(),
+                args: vec![tree.expr, key],
+                at: At::default(),
+            };
             return Ok(Tree { expr, height });
         }
         Ok(tree)
@@ -266,6 +270,11 @@ impl Parser<'_> {
             "case" => return self.case(),
             "timestamp" => {
                 self.bump();
+                if !self.at(TokenKind::Text) {
+                    let hint = "a literal is written TIMESTAMP '2026-01-31 12:00:00'; if timestamp is meant as a name, \
+                                write `timestamp`";
+                    return Err(self.unexpected().hint(hint));
+                }
                 return self.string().map(|text| Tree::leaf(Expr::TypedTimestamp(text)));
             }
             _ => {}
@@ -275,10 +284,13 @@ impl Parser<'_> {
             return self.function(word);
         }
         match word.as_str() {
-            "now" | "today" => leaf(self, Expr::Function { name: word, args: Vec::new() }),
-            "tbname" => leaf(self, Expr::Column { qualifier: None, name: word, quoted: false }),
-            _ if words::is_pseudo(&word) => {
-                leaf(self, Expr::Column { qualifier: None, name: word, quoted: false })
+            "now" | "today" => {
+                let at = self.spot(token);
+                leaf(self, Expr::Function { name: word, args: Vec::new(), at })
+            }
+            _ if word == "tbname" || words::is_pseudo(&word) => {
+                let at = self.spot(token);
+                leaf(self, Expr::Column { qualifier: None, name: word, quoted: false, at })
             }
             _ => self.column_ref(),
         }
@@ -287,19 +299,20 @@ impl Parser<'_> {
     /// `c`, `t.c`, `t.tbname`.
     fn column_ref(&mut self) -> Result<Tree> {
         let first = self.peek();
+        let at = self.spot(first);
         let name = self.name(NameKind::Table)?;
         if !self.take(TokenKind::Dot) {
             let quoted = first.kind == TokenKind::Quoted;
-            return Ok(Tree::leaf(Expr::Column { qualifier: None, name, quoted }));
+            return Ok(Tree::leaf(Expr::Column { qualifier: None, name, quoted, at }));
         }
         let qualifier = Some(name);
         if self.at_word("TBNAME") {
             self.bump();
-            return Ok(Tree::leaf(Expr::Column { qualifier, name: "tbname".into(), quoted: false }));
+            return Ok(Tree::leaf(Expr::Column { qualifier, name: "tbname".into(), quoted: false, at }));
         }
         let quoted = self.at(TokenKind::Quoted);
         let name = self.name(NameKind::Table)?;
-        Ok(Tree::leaf(Expr::Column { qualifier, name, quoted }))
+        Ok(Tree::leaf(Expr::Column { qualifier, name, quoted, at }))
     }
 
     /// Source of the expression that started at `start`: a result column's default name.

@@ -28,6 +28,12 @@ const UNSUPPORTED: &[&[&str]] = &[
     &["RECALCULATE"],
 ];
 
+/// A name as it has to be written.
+fn shown(name: &str) -> String {
+    let plain = name.chars().all(|c| c == '_' || c.is_ascii_lowercase() || c.is_ascii_digit());
+    if plain { name.to_owned() } else { format!("`{}`", name.replace('`', "``")) }
+}
+
 impl Parser<'_> {
     /// `{GRANT | REVOKE} right ON object {TO | FROM} user`; `toward` is the word before the user.
     pub(super) fn grant(&mut self, toward: &str) -> Result<Statement> {
@@ -69,12 +75,20 @@ impl Parser<'_> {
                 break;
             }
         }
-        self.expect_word("ON")?;
+        if !self.take_word("ON") {
+            return Err(self.unexpected().hint("say of what: ON db.*, or ON *.* for all databases"));
+        }
         self.take_word("DATABASE");
         let name = if self.take(TokenKind::Star) { None } else { Some(self.name(NameKind::Database)?) };
-        self.expect(TokenKind::Dot)?;
+        let whole = name.as_ref().map_or_else(|| "*.*".to_owned(), |name| format!("{}.*", shown(name)));
+        if !self.take(TokenKind::Dot) {
+            return Err(self
+                .unexpected()
+                .hint(format!("rights are on all tables of a database: write {whole}")));
+        }
         if name.is_some() && self.at_name() {
-            return Err(self.unsupported("GRANT on a single table"));
+            let hint = format!("rights are on all tables of a database: write {whole}");
+            return Err(self.unsupported("GRANT on a single table").hint(hint));
         }
         self.expect(TokenKind::Star)?;
         Ok(Right::Database { name, read, write })

@@ -20,7 +20,7 @@ pub(crate) mod words;
 
 use model::{Code, Error, Place, Result};
 
-use crate::ast::{Expr, ObjectName, Query, Statement};
+use crate::ast::{At, Expr, ObjectName, Query, Statement};
 use crate::lexer::{Lexer, Token, TokenKind, fold, unquote_name, unquote_text};
 
 pub use user::check_password;
@@ -194,11 +194,14 @@ pub(crate) struct Parser<'a> {
     depth: usize,
     /// Reading the query of a topic.
     in_topic: bool,
+    /// A byte of the text and its place: the next one asked for is counted from there.
+    placed: (usize, Place),
 }
 
 impl<'a> Parser<'a> {
     fn new(sql: &'a str) -> Self {
-        Self { sql, tokens: Lexer::new(sql).tokens(), next: 0, depth: 0, in_topic: false }
+        let placed = (0, Place { line: 1, column: 1 });
+        Self { sql, tokens: Lexer::new(sql).tokens(), next: 0, depth: 0, in_topic: false, placed }
     }
 
     // Looking.
@@ -236,6 +239,17 @@ impl<'a> Parser<'a> {
     fn source_from(&self, start: usize) -> &'a str {
         let end = self.next.checked_sub(1).and_then(|i| self.tokens.get(i)).map_or(start, |t| t.end);
         self.sql.get(start..end).unwrap_or_default()
+    }
+
+    /// Where `token` stands. Names are met from left to right, so that a statement of many is looked through once.
+    fn spot(&mut self, token: Token) -> At {
+        let (known, place) = self.placed;
+        let place = match self.sql.get(known..token.start) {
+            Some(between) => Place::of(between, between.len()).in_whole(place),
+            None => Place::of(self.sql, token.start),
+        };
+        self.placed = (token.start, place);
+        At(Some(place))
     }
 
     // Taking.
@@ -308,7 +322,7 @@ impl<'a> Parser<'a> {
     /// An optional semicolon, and nothing behind it.
     fn end(&mut self) -> Result<()> {
         while self.take(TokenKind::Semicolon) {}
-        if self.at(TokenKind::End) { Ok(()) } else { Err(self.unexpected()) }
+        if self.at(TokenKind::End) { Ok(()) } else { Err(self.superfluous()) }
     }
 
     // Names and simple values.
@@ -330,7 +344,7 @@ impl<'a> Parser<'a> {
 
     fn name(&mut self, kind: NameKind) -> Result<String> {
         if !self.at_any_name() {
-            return Err(self.unexpected());
+            return Err(self.unexpected_name());
         }
         let token = self.bump();
         let name = self.name_of(token);
@@ -350,12 +364,13 @@ impl<'a> Parser<'a> {
 
     /// `[db.]name`.
     fn object_name(&mut self, kind: NameKind) -> Result<ObjectName> {
+        let at = self.spot(self.peek());
         if self.peek_at(1).kind == TokenKind::Dot {
             let database = self.name(NameKind::Database)?;
             self.bump();
-            return Ok(ObjectName { database: Some(database), name: self.name(kind)? });
+            return Ok(ObjectName { database: Some(database), name: self.name(kind)?, at });
         }
-        Ok(ObjectName { database: None, name: self.name(kind)? })
+        Ok(ObjectName { database: None, name: self.name(kind)?, at })
     }
 
     fn string(&mut self) -> Result<String> {
@@ -388,14 +403,39 @@ impl<'a> Parser<'a> {
             return Error::text(Code::Syntax, format!("unrecognized token: \"{text}\"")).at(place);
         }
         let rest = clip(self.sql.get(token.start..).unwrap_or_default(), NEAR_BYTES_MAX);
-        let error =
-            Error::text(Code::Syntax, format!("syntax error near \"{}\"", fold(rest).trim_end())).at(place);
+        Error::text(Code::Syntax, format!("syntax error near \"{}\"", fold(rest).trim_end())).at(place)
+    }
+
+    /// As [`Self::unexpected`], where a name is expected: a reserved word may be meant as one.
+    fn unexpected_name(&self) -> Error {
+        let (error, token) = (self.unexpected(), self.peek());
         let word = self.text_of(token);
         if token.kind == TokenKind::Word && !words::is_name(word) {
-            error.hint(format!("if {word} is meant as a name, write `{}`", word.to_ascii_lowercase()))
-        } else {
-            error
+            let name = word.to_ascii_lowercase();
+            return error
+                .hint(format!("{word} is a reserved word: if it is meant as a name, write `{name}`"));
         }
+        error
+    }
+
+    /// As [`Self::unexpected`], where the statement could end: a clause in the wrong place, or a reserved word that is
+    /// meant as an alias.
+    fn superfluous(&self) -> Error {
+        let (error, token) = (self.unexpected(), self.peek());
+        let word = self.text_of(token);
+        let before = self.next.checked_sub(1).and_then(|before| self.tokens.get(before));
+        if before.is_some_and(|token| token.kind == TokenKind::Semicolon) {
+            return error.hint("one statement at a time");
+        }
+        if token.kind != TokenKind::Word || !words::is_reserved(word) {
+            return error;
+        }
+        let is_query = self.tokens.first().is_some_and(|first| self.is_word(*first, "SELECT"));
+        if words::begins_clause(word) {
+            return if is_query { error.hint(words::CLAUSE_ORDER) } else { error };
+        }
+        let name = word.to_ascii_lowercase();
+        error.hint(format!("{word} is a reserved word: if it is meant as an alias, write AS `{name}`"))
     }
 
     /// The dialect has it, Tidemark does not.

@@ -11,6 +11,20 @@ use crate::lexer::TokenKind;
 
 const MINUTES_PER_DAY: u64 = 24 * 60;
 
+/// Options with an effect that ALTER takes too, as hints list them.
+#[rustfmt::skip]
+const ALTERABLE: &[&str] = &[
+    "BUFFER", "CACHEMODEL", "CACHESIZE", "KEEP", "KEEP_TIME_OFFSET", "MINROWS", "PAGES", "REPLICA", "STT_TRIGGER",
+    "WAL_FSYNC_PERIOD", "WAL_LEVEL", "WAL_RETENTION_PERIOD", "WAL_RETENTION_SIZE", "WAL_ROLL_PERIOD", "WAL_SEGMENT_SIZE",
+];
+
+/// Options with an effect that only CREATE takes.
+#[rustfmt::skip]
+const ONLY_AT_CREATION: &[&str] = &[
+    "COMP", "DURATION", "MAXROWS", "PAGESIZE", "PRECISION", "SINGLE_STABLE", "TABLE_PREFIX", "TABLE_SUFFIX",
+    "TSDB_PAGESIZE", "VGROUPS",
+];
+
 /// One option as written.
 pub(super) enum DatabaseOption {
     /// One that ALTER takes too.
@@ -144,6 +158,27 @@ impl Parser<'_> {
         Ok(Some(DatabaseOption::Change(change)))
     }
 
+    /// The word that stands here is no option that may stand here.
+    pub(super) fn no_option(&self, place: OptionPlace) -> Error {
+        let (error, token) = (self.unexpected(), self.peek());
+        if token.kind != TokenKind::Word {
+            return error;
+        }
+        let word = self.text_of(token).to_ascii_uppercase();
+        match place {
+            OptionPlace::Create => error.hint(format!(
+                "options of a database: {}, {}",
+                ONLY_AT_CREATION.join(", "),
+                ALTERABLE.join(", ")
+            )),
+            OptionPlace::Alter if ONLY_AT_CREATION.contains(&word.as_str()) => error.hint(format!(
+                "{word} is fixed when the database is created; ALTER DATABASE changes {}",
+                ALTERABLE.join(", ")
+            )),
+            OptionPlace::Alter => error.hint(format!("ALTER DATABASE changes {}", ALTERABLE.join(", "))),
+        }
+    }
+
     fn only_at_creation(&mut self, word: &str) -> Result<Option<DatabaseOption>> {
         use DatabaseOption as Option_;
         Ok(Some(match word {
@@ -158,7 +193,9 @@ impl Parser<'_> {
             "COMP" => Option_::Comp(self.ranged("compression", 0, 2)?),
             "DURATION" => {
                 let minutes = i64::try_from(self.option_minutes()?).unwrap_or(i64::MAX);
-                Option_::DurationMinutes(in_range("daysPerFile", minutes, 60, 5_256_000)?)
+                Option_::DurationMinutes(in_range("daysPerFile", minutes, 60, 5_256_000).map_err(
+                    |error| error.hint("DURATION is 1h to 3650d; a number without a unit counts days"),
+                )?)
             }
             "MAXROWS" => Option_::Maxrows(self.ranged("maxRowsPerBlock", 200, 10_000_000)?),
             "SINGLE_STABLE" => {

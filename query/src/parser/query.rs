@@ -128,7 +128,7 @@ impl Parser<'_> {
                 self.bump();
                 Ok(Some(self.name_of(token)))
             }
-            _ if named => Err(self.unexpected()),
+            _ if named => Err(self.unexpected_name()),
             _ => Ok(None),
         }
     }

@@ -358,7 +358,11 @@ impl Parser<'_> {
         if self.at_word("COMMENT") || self.at_word("TTL") {
             return self.table_options(stable).map(AlterTable::Options);
         }
-        Err(self.unexpected())
+        let changes = match stable {
+            true => "ADD, DROP, MODIFY or RENAME, then COLUMN or TAG; COMMENT",
+            false => "ADD, DROP, MODIFY or RENAME, then COLUMN; SET TAG; COMMENT; TTL",
+        };
+        Err(self.unexpected().hint(format!("changes are {changes}")))
     }
 
     fn added(&mut self, place: TypePlace) -> Result<ColumnSpec> {

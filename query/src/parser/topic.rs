@@ -76,7 +76,7 @@ fn check_query(query: &Query) -> Result<()> {
         return Err(Error::of(Code::FillRange));
     }
     if select.having.is_some() && select.group_by.is_empty() && select.partition_by.is_empty() {
-        return Err(Error::of(Code::NotGroupBy));
+        return Err(Error::of(Code::NotGroupBy).hint(words::HAVING_HINT));
     }
     if let Some(name) = select.items.iter().find_map(aggregate_of) {
         if name == "interp" {

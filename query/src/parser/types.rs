@@ -19,6 +19,10 @@ pub(super) enum TypePlace {
 /// Types of the dialect that Tidemark does not store.
 const UNSUPPORTED: &[&str] = &["DECIMAL", "BLOB", "MEDIUMBLOB"];
 
+/// What a word that is no type is told.
+const TYPES: &str = "types are TIMESTAMP, BOOL, TINYINT, SMALLINT, INT and BIGINT with or without UNSIGNED, FLOAT, DOUBLE, \
+    VARCHAR(n), NCHAR(n), VARBINARY(n), GEOMETRY(n), and JSON for a tag";
+
 impl Parser<'_> {
     /// The type behind AS in CAST; VARCHAR and NCHAR may omit their length.
     pub(super) fn cast_type(&mut self) -> Result<DataType> {
@@ -35,7 +39,7 @@ impl Parser<'_> {
     pub(super) fn written_type(&mut self, place: TypePlace) -> Result<DataType> {
         let token = self.peek();
         if token.kind != TokenKind::Word {
-            return Err(self.unexpected());
+            return Err(self.unexpected().hint(TYPES));
         }
         let word = self.text_of(token).to_ascii_uppercase();
         if UNSUPPORTED.contains(&word.as_str()) {
@@ -69,7 +73,7 @@ impl Parser<'_> {
                 self.bump();
                 return Ok(DataType::Json);
             }
-            _ => return Err(self.unexpected()),
+            _ => return Err(self.unexpected().hint(TYPES)),
         };
         self.bump();
         Ok(self.signedness(data_type))
@@ -90,7 +94,9 @@ impl Parser<'_> {
         if place == TypePlace::Cast && !self.at(TokenKind::LeftParen) {
             return Ok(0);
         }
-        self.expect(TokenKind::LeftParen)?;
+        if !self.take(TokenKind::LeftParen) {
+            return Err(self.unexpected().hint("the type needs a length, as in VARCHAR(32)"));
+        }
         let length = self.integer()?;
         self.expect(TokenKind::RightParen)?;
         u16::try_from(length).ok().filter(|n| (1..=max).contains(n)).ok_or_else(|| {

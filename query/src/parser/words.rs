@@ -58,6 +58,21 @@ const NAMES_TOO: &[&str] = &[
     "VIEWS", "VNODE", "VNODES", "WRITE",
 ];
 
+/// Words that begin a clause of SELECT.
+#[rustfmt::skip]
+const CLAUSES: &[&str] = &[
+    "FILL", "FROM", "GROUP", "HAVING", "INTERVAL", "LIMIT", "OFFSET", "ORDER", "PARTITION", "SLIDING", "SLIMIT",
+    "SOFFSET", "UNION", "WHERE",
+];
+
+/// How the clauses of SELECT follow each other.
+pub(crate) const CLAUSE_ORDER: &str = "clauses stand in this order: FROM, WHERE, PARTITION BY, INTERVAL with SLIDING and \
+    FILL, GROUP BY, HAVING, UNION, ORDER BY, SLIMIT with SOFFSET, LIMIT with OFFSET";
+
+/// What HAVING without groups is told.
+pub(crate) const HAVING_HINT: &str =
+    "HAVING tests groups: add GROUP BY or PARTITION BY, or write the condition into WHERE";
+
 /// Pseudo columns: readable as columns, not usable as names.
 #[rustfmt::skip]
 const PSEUDO: &[&str] = &[
@@ -103,6 +118,11 @@ pub(crate) fn is_name(word: &str) -> bool {
 pub(crate) fn is_reserved(word: &str) -> bool {
     let upper = word.to_ascii_uppercase();
     RESERVED.binary_search(&upper.as_str()).is_ok() || is_pseudo(word)
+}
+
+/// Whether `word` (any case) begins a clause of SELECT.
+pub(crate) fn begins_clause(word: &str) -> bool {
+    CLAUSES.iter().any(|clause| clause.eq_ignore_ascii_case(word))
 }
 
 /// Whether `word` is a pseudo column that starts with an underscore.

@@ -225,10 +225,10 @@ impl Binder<'_, '_> {
     /// An expression over groups where it is more than its parts: a key, an aggregate, a companion. `None`: look at its
     /// parts.
     pub(crate) fn grouped(&mut self, expr: &Expr) -> Result<Option<Typed>> {
-        if let Expr::Function { name, args } = expr
+        if let Expr::Function { name, args, at } = expr
             && function::is_aggregate(name)
         {
-            return self.aggregate(name, args).map(Some);
+            return self.aggregate(name, args).map(Some).map_err(|error| error.or_at(at.0));
         }
         if has_window_column(expr) || has_aggregate(expr) {
             return Ok(None);
@@ -246,7 +246,7 @@ impl Binder<'_, '_> {
         if let Some(key) = groups.keys.iter().find(|k| k.row.expr == row.expr) {
             return Ok(Some(Typed { timeline: false, ..key.column.clone() }));
         }
-        let Expr::Column { name, .. } = expr else { return Ok(None) };
+        let Expr::Column { name, at, .. } = expr else { return Ok(None) };
         if let Some(call) = groups.companion {
             return Ok(Some(Typed { timeline: false, ..groups.picked(call, row) }));
         }
@@ -260,13 +260,18 @@ impl Binder<'_, '_> {
         }
         Err(match groups.missing {
             Code::InvalidUsage => Error::with(Code::InvalidUsage, name),
+            Code::NotGroupBy => Error::of(Code::NotGroupBy)
+                .hint(format!("add {name} to GROUP BY, or put it into an aggregate such as LAST({name})")),
+            Code::NotSingleGroup => Error::of(Code::NotSingleGroup)
+                .hint(format!("put {name} into an aggregate such as LAST({name}), or add GROUP BY {name}")),
             code => Error::of(code),
-        })
+        }
+        .or_at(at.0))
     }
 
     /// Registers the one selection function before anything else is bound, so that plain columns find its row.
     pub(crate) fn select_companion(&mut self, call: &Expr) -> Result<()> {
-        let Expr::Function { name, args } = call else { return Ok(()) };
+        let Expr::Function { name, args, .. } = call else { return Ok(()) };
         let index = self.pick(name, args)?;
         if let Some(groups) = self.groups.as_deref_mut() {
             groups.companion = Some(index);

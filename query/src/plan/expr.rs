@@ -64,11 +64,15 @@ impl<'a> Binder<'a, '_> {
             Expr::Duration(duration) => self.duration(*duration),
             Expr::TypedTimestamp(text) => {
                 let precision = self.precision();
-                let ticks = model::parse_timestamp(text, precision, self.cx.session.zone)
-                    .ok_or_else(|| Error::with(Code::WrongValueType, text))?;
+                let ticks =
+                    model::parse_timestamp(text, precision, self.cx.session.zone).ok_or_else(|| {
+                        Error::with(Code::WrongValueType, text).hint(Code::InvalidTimestamp.help())
+                    })?;
                 Ok(Typed::timestamp(Some(ticks), precision))
             }
-            Expr::Column { qualifier, name, quoted } => self.column(qualifier.as_deref(), name, *quoted),
+            Expr::Column { qualifier, name, quoted, at } => {
+                self.column(qualifier.as_deref(), name, *quoted).map_err(|error| error.or_at(at.0))
+            }
             Expr::Negate(inner) => self.negate(inner),
             Expr::Binary { left, op, right } => match arithmetic(*op) {
                 Some(op) => self.arithmetic(left, op, right),
@@ -80,7 +84,7 @@ impl<'a> Binder<'a, '_> {
             | Expr::IsNull { .. }
             | Expr::Like { .. }
             | Expr::Match { .. } => Ok(Typed::bool(self.condition(expr, false)?)),
-            Expr::Function { name, args } => self.function(name, args),
+            Expr::Function { name, args, at } => self.function(name, args).map_err(|error| error.or_at(at.0)),
             Expr::Star => Err(Error::text(Code::Syntax, "syntax error near \"*\"")),
             Expr::Cast { expr, data_type } => {
                 let value = self.value(expr)?;
@@ -113,8 +117,11 @@ impl<'a> Binder<'a, '_> {
     }
 
     fn duration(&self, duration: DurationLiteral) -> Result<Typed> {
-        let ticks =
-            duration.ticks(self.precision()).ok_or_else(|| Error::with(Code::WrongValueType, duration))?;
+        let ticks = duration.ticks(self.precision()).ok_or_else(|| {
+            Error::with(Code::WrongValueType, duration).hint(
+                "months (n) and years (y) have no length by themselves: add them to a TIMESTAMP, or write days (d)",
+            )
+        })?;
         Ok(Typed::bigint(lit(ticks)))
     }
 

@@ -91,14 +91,16 @@ fn constants(
     filled: &[Typed],
 ) -> Result<Vec<datafusion::common::ScalarValue>> {
     if values.len() != filled.len() {
-        return Err(Error::text(Code::WrongValueType, "Filled values number mismatch"));
+        return Err(Error::text(Code::WrongValueType, "Filled values number mismatch")
+            .hint("FILL(VALUE, ..) takes one value for each aggregate of the SELECT list, in its order"));
     }
     let mut constants = Vec::with_capacity(values.len());
     for (value, column) in values.iter().zip(filled) {
         let value = Binder::rows(cx, scope, Clause::Select).value(value)?;
         let value = cast::cast(value, column.ty, cx.session.zone)?.folded()?;
-        let constant =
-            value.constant().ok_or_else(|| Error::with(Code::WrongValueType, "FILL takes constants"))?;
+        let constant = value.constant().ok_or_else(|| {
+            Error::with(Code::WrongValueType, "FILL takes constants").hint("write a number, a string or NULL")
+        })?;
         constants.push(constant.clone());
     }
     Ok(constants)

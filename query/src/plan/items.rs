@@ -2,7 +2,7 @@
 
 use model::{Code, Error, Result};
 
-use crate::ast::{Expr, SelectItem};
+use crate::ast::{At, Expr, SelectItem};
 use crate::plan::scope::{Role, Scope, ScopeColumn, ScopeTable, SourceKind};
 
 /// Longest column name of a result, in bytes.
@@ -87,10 +87,15 @@ fn expression(
     into: &mut Vec<Item>,
 ) -> Result<()> {
     match expr {
-        Expr::Function { name, args } if matches!(&**name, "first" | "last" | "last_row") => {
+        Expr::Function { name, args, .. } if matches!(&**name, "first" | "last" | "last_row") => {
             if matches!(args.as_slice(), [Expr::Star]) {
                 for column in scope.tables.iter().flat_map(|t| &t.columns).filter(|c| c.role == Role::Data) {
-                    let arg = Expr::Column { qualifier: None, name: column.name.to_string(), quoted: true };
+                    let arg = Expr::Column {
+                        qualifier: None,
+                        name: column.name.to_string(),
+                        quoted: true,
+                        at: At::default(),
+                    };
                     into.push(call_of(name, arg, &column.name));
                 }
                 return Ok(());
@@ -140,7 +145,7 @@ fn expression(
 }
 
 fn call_of(function: &str, arg: Expr, text: &str) -> Item {
-    let expr = Expr::Function { name: function.to_owned(), args: vec![arg] };
+    let expr = Expr::Function { name: function.to_owned(), args: vec![arg], at: At::default() };
     Item {
         name: clip(&format!("{function}({text})")),
         alias: None,

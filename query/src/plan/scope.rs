@@ -119,6 +119,16 @@ impl Scope {
             }
         }
         found.ok_or_else(|| {
+            if let Some(qualifier) = qualifier
+                && self.tables_called(Some(qualifier)).next().is_none()
+            {
+                let known: Vec<_> = self.tables.iter().filter_map(|table| table.alias.as_deref()).collect();
+                let hint = match known.as_slice() {
+                    [] => format!("no table of FROM is called {qualifier}"),
+                    _ => format!("no table of FROM is called {qualifier}, but {}", known.join(", ")),
+                };
+                return Error::with(Code::InvalidColumn, name).hint(hint);
+            }
             let columns = self.tables_called(qualifier).flat_map(|table| &table.columns);
             Error::with(Code::InvalidColumn, name).hint_case(name, columns.map(|column| &*column.name))
         })

@@ -3,10 +3,11 @@
 use datafusion::logical_expr::{Expr as DfExpr, LogicalPlan, LogicalPlanBuilder};
 use model::{Code, DataType, Error, Result, Value};
 
-use crate::ast::{Expr, Limit, OrderBy, Select, SelectItem, TableRef};
+use crate::ast::{At, Expr, Limit, OrderBy, Select, SelectItem, TableRef};
 use crate::function::{self, json};
 use crate::operator::pushdown::{conjuncts, time_range};
 use crate::operator::scan::Reading;
+use crate::parser::words;
 use crate::plan::aggregate::has_aggregate;
 use crate::plan::calls::check_calls;
 use crate::plan::error::from_datafusion;
@@ -85,7 +86,7 @@ pub(crate) fn plan_select(
         && select.window.is_none()
         && select.partition_by.is_empty()
     {
-        return Err(Error::of(Code::NotGroupBy));
+        return Err(Error::of(Code::NotGroupBy).hint(words::HAVING_HINT));
     }
     let selecting = Selecting { select, order_by, limit, slimit, items, plan, scope, filter, range };
     if grouped { plan_groups(cx, selecting) } else { plan_rows(cx, selecting) }
@@ -173,7 +174,7 @@ fn lists_children(cx: &Context<'_>, select: &Select, order_by: &[OrderBy]) -> bo
 fn plan_rows(cx: &Context<'_>, selecting: Selecting<'_>) -> Result<Planned> {
     let Selecting { select, order_by, limit, slimit, items, plan, scope, range, .. } = selecting;
     if select.having.is_some() {
-        return Err(Error::of(Code::NotGroupBy));
+        return Err(Error::of(Code::NotGroupBy).hint(words::HAVING_HINT));
     }
     let mut binder = Binder { range, ..Binder::rows(cx, &scope, Clause::Select) };
     let bound = bind_items(&mut binder, &items)?;
@@ -233,7 +234,7 @@ pub(crate) fn bind_items(binder: &mut Binder<'_, '_>, items: &[Item]) -> Result<
             ItemSource::Column(column) if binder.groups.is_none() => binder.scope.typed(column),
             ItemSource::Column(column) => {
                 let name = column.name.to_string();
-                binder.value(&Expr::Column { qualifier: None, name, quoted: true })?
+                binder.value(&Expr::Column { qualifier: None, name, quoted: true, at: At::default() })?
             }
         };
         bound.push(BoundItem {

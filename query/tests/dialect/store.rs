@@ -253,8 +253,8 @@ impl Store {
 
     fn insert(&mut self, block: &Block) -> Result<()> {
         let name = match block.table.split_once('.') {
-            Some((db, table)) => ObjectName { database: Some(db.to_owned()), name: table.to_owned() },
-            None => ObjectName { database: None, name: block.table.clone() },
+            Some((db, table)) => ObjectName::new(Some(db), table),
+            None => ObjectName::new(None, &block.table),
         };
         if let Some((stable, tag_names, values)) = &block.using
             && self.relation(&name).is_err()
@@ -263,7 +263,7 @@ impl Store {
                 .iter()
                 .map(|t| TagLiteral { text: t.text.clone(), quoted: t.quoted, hex: false })
                 .collect();
-            let stable = ObjectName { database: None, name: stable.clone() };
+            let stable = ObjectName::new(None, stable);
             let options = Default::default();
             let tag_names = tag_names.clone();
             let name = name.clone();

@@ -111,8 +111,7 @@ fn filters_and_projects_and_outlives_renames() {
     let definition: TopicDefinition = serde_json::from_str(&text).unwrap();
     let topic = CompiledTopic::compile(definition).unwrap();
 
-    let RelationKind::Stable(stable) =
-        store.relation(&query::ast::ObjectName { database: None, name: "m".into() }).unwrap().kind
+    let RelationKind::Stable(stable) = store.relation(&query::ast::ObjectName::new(None, "m")).unwrap().kind
     else {
         panic!("m is a super table")
     };
@@ -184,7 +183,7 @@ fn conditions_on_children() {
     ] {
         let filter = children(&store, &format!("create topic e1 as stable m {condition}")).unwrap();
         let filter = ChildFilter::compile(filter.definition().clone()).unwrap();
-        let relation = store.relation(&query::ast::ObjectName { database: None, name: "m".into() }).unwrap();
+        let relation = store.relation(&query::ast::ObjectName::new(None, "m")).unwrap();
         let RelationKind::Stable(stable) = &relation.kind else { panic!("m is a super table") };
         let request = query::source::TableListRequest { stable: stable.uid, filter: None };
         let mut tables = Vec::new();

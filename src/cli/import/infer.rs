@@ -148,11 +148,19 @@ impl Scan {
         })
     }
 
+    /// The column that `option` names.
+    pub(super) fn named(&self, option: &str, name: &str) -> Result<&ColumnScan> {
+        self.column(name).map_err(|error| {
+            let help = error.help().to_owned();
+            Error::with(Code::InvalidColumn, format!("{option} {name}")).hint(help)
+        })
+    }
+
     /// The column with the time: the one named, else the first that reads as one, else the first whose numbers look like
     /// times since 1970.
     pub(super) fn time_column(&self, named: Option<&str>) -> Result<&ColumnScan> {
         if let Some(name) = named {
-            return self.column(name);
+            return self.named("--ts", name);
         }
         let found = self.columns.iter().find(|column| column.reads_as_time());
         let found = found.or_else(|| self.columns.iter().find(|column| column.reads_as_epoch()));

@@ -197,7 +197,7 @@ async fn load(
         counts.rows += chunk.rows;
         counts.skipped += u64::try_from(chunk.skipped.len()).unwrap_or(u64::MAX);
         for Skipped { error } in &chunk.skipped {
-            progress.suspend(|| note(&format!("skipped: {error}")));
+            progress.suspend(|| note(&skipped_line(error)));
         }
         sent += u64::try_from(batch.batch.len()).unwrap_or(u64::MAX);
         // What a failed write has to say is what flush says.
@@ -215,6 +215,14 @@ async fn load(
     writer.flush().await?;
     counts.written = sent;
     stopped.map_or(Ok(()), Err)
+}
+
+/// What is said of a line that was left out: the cure of the code is to do what was done.
+fn skipped_line(error: &Error) -> String {
+    match error.help() {
+        help if help == error.code().help() => format!("skipped: {}", error.message()),
+        help => format!("skipped: {}; {help}", error.message()),
+    }
 }
 
 /// A batch as the loader sees it.

@@ -107,7 +107,7 @@ pub(super) async fn prepare(
 ) -> Result<Prepared> {
     let time = scan.time_column(args.ts.as_deref())?.name.clone();
     for tag in &args.tags {
-        scan.column(tag)?;
+        scan.named("--tags", tag)?;
         if *tag == time {
             return Err(Error::text(Code::InvalidParameters, format!("--tags {tag}: it is the time")));
         }

@@ -1,5 +1,6 @@
 //! Aligned tables, as wide as their rows need.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use client::Column;
@@ -59,14 +60,17 @@ impl Table {
     }
 
     fn line(&self, out: &mut impl Write, cells: &[String]) -> io::Result<()> {
+        let mut line = String::new();
         for (index, cell) in cells.iter().enumerate() {
             let wanted = self.widths.get(index).copied().unwrap_or(0);
             let pad = wanted.saturating_sub(width(cell));
             let (before, after) = if self.right.get(index) == Some(&true) { (pad, 0) } else { (0, pad) };
             let bar = if index > 0 { "|" } else { "" };
-            write!(out, "{bar} {:before$}{cell}{:after$} ", "", "")?;
+            // Writing to a string cannot fail.
+            let _ = write!(line, "{bar} {:before$}{cell}{:after$} ", "", "");
         }
-        writeln!(out)
+        // Lines are compared and pasted: none ends in blanks.
+        writeln!(out, "{}", line.trim_end_matches(' '))
     }
 }
 

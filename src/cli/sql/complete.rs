@@ -9,14 +9,29 @@ use rustyline::{Context, Helper, Highlighter, Hinter, Validator};
 /// Words that are worth completing.
 const KEYWORDS: &str = "SELECT FROM WHERE GROUP BY ORDER LIMIT OFFSET PARTITION INTERVAL SLIDING FILL SESSION \
     STATE_WINDOW EVENT_WINDOW COUNT_WINDOW INSERT INTO VALUES USING TAGS CREATE DATABASE STABLE TABLE TOPIC USER DROP \
+    JOIN ON HAVING UNION ALL DISTINCT AND OR BETWEEN LIKE IN IS NULL CASE WHEN THEN ELSE END DESC CAST GRANT REVOKE TO \
+    READ WRITE SUBSCRIBE COMPACT TRIM RENAME ADD COLUMN MODIFY SET TAG COMMENT TTL \
     ALTER DESCRIBE SHOW DATABASES STABLES TABLES TOPICS CONSUMERS SUBSCRIPTIONS VGROUPS VARIABLES USE DELETE EXPLAIN \
     FLUSH IF EXISTS NOT WITH META ONLY AS PRECISION KEEP DURATION WAL_RETENTION_PERIOD TIMESTAMP BOOL TINYINT \
     SMALLINT INT BIGINT FLOAT DOUBLE VARCHAR NCHAR UNSIGNED count avg sum min max first last last_row spread \
     _wstart _wend _wduration tbname subscribe help exit";
 
+/// Words that may follow a statement's first word, for those after which few may.
+#[rustfmt::skip]
+const AFTER: &[(&str, &str)] = &[
+    ("SHOW", "CHILD COMPACTS CONSUMERS CREATE DATABASES NORMAL STABLES SUBSCRIPTIONS SYSTEM TABLES TAGS TOPICS USER USERS \
+        VARIABLES VGROUPS"),
+    ("CREATE", "DATABASE STABLE TABLE TOPIC USER"),
+    ("DROP", "CONSUMER DATABASE STABLE TABLE TOPIC USER"),
+    ("ALTER", "ALL DATABASE STABLE TABLE USER"),
+    ("COMPACT", "DATABASE"),
+    ("FLUSH", "DATABASE"),
+    ("TRIM", "DATABASE"),
+];
+
 /// Commands of the shell itself, which need no terminator.
 pub(super) fn is_command(line: &str) -> bool {
-    matches!(line.trim().trim_end_matches(';'), "exit" | "quit" | "q" | "help" | "\\q" | "\\h" | "\\?")
+    matches!(line.trim().trim_end_matches(';'), "exit" | "quit" | "q" | "help" | "?" | "\\q" | "\\h" | "\\?")
 }
 
 /// What the line editor asks.
@@ -72,7 +87,12 @@ fn candidates(
     let names = tables.as_deref().unwrap_or(names);
     let mut found: Vec<_> = names.iter().filter(|n| begins(n)).map(name).collect();
     if !of_database && !word.starts_with('`') {
-        found.extend(KEYWORDS.split_whitespace().filter(|w| begins(w)).map(keyword));
+        let first = before.get(..start).unwrap_or("").trim();
+        let keywords = match AFTER.iter().find(|(word, _)| word.eq_ignore_ascii_case(first)) {
+            Some((_, following)) => following,
+            None => KEYWORDS,
+        };
+        found.extend(keywords.split_whitespace().filter(|w| begins(w)).map(keyword));
     }
     found.sort_unstable();
     found.dedup();
@@ -118,6 +138,9 @@ mod tests {
         assert_eq!(candidates("tabl").1, ["`table`", "table", "tables"]);
         assert_eq!(candidates("select m.me").1, ["`Meters2`", "meta", "meters"], "m is no database");
         assert_eq!(candidates("select "), (7, vec![]));
+        assert_eq!(candidates("show data"), (5, vec!["databases".into()]), "SHOW DATABASE is nothing");
+        assert_eq!(candidates("SHOW me").1, ["`Meters2`", "meters"], "a database may follow");
+        assert_eq!(candidates("create data").1, ["database"]);
     }
 
     #[test]
@@ -142,7 +165,9 @@ mod tests {
 
     #[test]
     fn the_shells_own_commands_need_no_terminator() {
-        assert!(is_command("exit") && is_command(" quit; ") && is_command("help"));
+        for command in ["exit", " quit; ", "help", "help;", "?", "\\?", "\\h"] {
+            assert!(is_command(command), "{command}");
+        }
         assert!(!is_command("select 1"));
     }
 }

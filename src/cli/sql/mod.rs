@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::Args;
 use model::{Code, Error, Place, Result, Zone};
 
-use super::common::{ConnectArgs, Signals, machine_zone, parse_zone, print_error};
+use super::common::{ConnectArgs, Signals, machine_zone, parse_zone, print_error, quoted};
 use super::output::{Format, Printer};
 use super::subscribe::statement::Ended;
 use run::Runner;
@@ -29,7 +29,7 @@ use script::Script;
                         tidemark sql -f schema.sql && tidemark sql -s 'SHOW DATABASES' -o json"
 )]
 pub struct SqlArgs {
-    /// Current database
+    /// Current database, which has to be there
     #[arg(short = 'd', long = "database", value_name = "DB", default_value = "", hide_default_value = true)]
     pub database: String,
     /// Run these statements, separated by `;`
@@ -67,6 +67,10 @@ pub(super) async fn run(args: SqlArgs) -> Result<ExitCode> {
     let zone_name = args.zone.clone().unwrap_or(default_zone);
     let zone = Zone::parse(&zone_name).unwrap_or_default();
     let connection = args.connect.connect(&args.database, &zone_name).await?;
+    if !args.database.is_empty() {
+        // Else nothing would say that it is not there before a statement needs it, and then in other words.
+        connection.sql(&format!("USE {}", quoted(&args.database))).await?;
+    }
     let runner = Runner {
         connection,
         format: args.output,

@@ -29,7 +29,7 @@ Statements end with `;`, or with `\\G` to see one value a line. They may take se
   subscribe TOPIC -g GROUP;    rows of a topic as they arrive (subscribe -h; tells more)
 Tab completes names and keywords, behind `db.` its tables. Ctrl-R searches the history. Ctrl-C cancels a running
 statement, or what was typed of one.
-  help   this page
+  help   this page (also `?`)
   exit   leave (also Ctrl-D)";
 
 /// Reads statements from the terminal until its user has had enough.

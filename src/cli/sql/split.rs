@@ -129,8 +129,8 @@ fn end(text: &str) -> Option<End> {
     None
 }
 
-/// Whether the dashes at `at` begin a long option of a `subscribe` statement, which the statement itself refuses: as the
-/// comment that they begin in SQL they would hide its `;`.
+/// Whether the dashes at `at` begin a long option of a `subscribe` statement: as the comment that they begin in SQL they
+/// would hide its `;`.
 fn is_option(text: &str, at: usize) -> bool {
     let named = text.get(at + 2..).is_some_and(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()));
     named && first_word(text.get(..at).unwrap_or("")).eq_ignore_ascii_case("subscribe")

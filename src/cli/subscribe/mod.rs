@@ -104,6 +104,12 @@ impl SubscribeArgs {
     fn config(&self) -> Result<ConsumerConfig> {
         let mut config = ConsumerConfig::new("");
         config.connect = self.connect.options();
+        for (option, value) in [("TOPIC", &self.topic), ("-g (--group)", &self.group)] {
+            if value.trim().is_empty() {
+                return Err(Error::text(Code::InvalidParameters, format!("{option} is empty"))
+                    .hint(format!("give {option} a name")));
+            }
+        }
         config.set("group.id", &self.group)?;
         config.auto_offset_reset = self.from.unwrap_or(From::Latest).policy();
         config.enable_auto_commit = self.commit.unwrap_or(Commit::Auto) == Commit::Auto;
@@ -173,15 +179,22 @@ pub(super) async fn run(args: SubscribeArgs) -> Result<ExitCode> {
         }
     };
     let mut offline = Offline::default();
-    consume(&args, config, &mut offline).await?;
+    let zone = Zone::parse(&args.zone).unwrap_or_default();
+    let (mut signals, mut stdout) = (Signals::new()?, io::stdout().lock());
+    consume(&args, config, zone, &mut stdout, &mut signals, &mut offline).await?;
     Ok(if offline.any() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-async fn consume(args: &SubscribeArgs, config: ConsumerConfig, offline: &mut Offline) -> Result<()> {
-    let zone = Zone::parse(&args.zone).unwrap_or_default();
-    let mut signals = Signals::new()?;
+async fn consume(
+    args: &SubscribeArgs,
+    config: ConsumerConfig,
+    zone: Zone,
+    out: &mut impl io::Write,
+    signals: &mut Signals,
+    offline: &mut Offline,
+) -> Result<()> {
     let consumer = client::Consumer::new(config).await?;
-    let mut printer = RowPrinter::new(io::stdout().lock(), args.output, zone);
+    let mut printer = RowPrinter::new(out, args.output, zone);
     tokio::select! {
         subscribed = consumer.subscribe([args.topic.as_str()]) => subscribed?,
         () = signals.next() => return consumer.close().await,
@@ -267,6 +280,8 @@ mod tests {
         let error = args("s t -g g --set session.timeout.ms=1").config().unwrap_err();
         assert_eq!(error.code(), Code::SubscribeOptionInvalid);
         assert!(error.message().contains("6000 to 1800000"), "{error}");
+        let no_group = SubscribeArgs { group: " ".into(), ..args("s t -g g") };
+        assert_eq!(no_group.config().unwrap_err().message(), "-g (--group) is empty");
         let error: Error = args("s t -g a:b").config().unwrap_err();
         assert!(error.message().contains("group.id"), "{error}");
     }

@@ -3,9 +3,11 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use clap::{Parser as _, ValueEnum as _};
 use client::{Consumer, ConsumerConfig, Message};
 use model::{Error, Result, Zone};
 
+use super::SubscribeArgs;
 use super::offline::Offline;
 use super::print::{RowFormat, RowPrinter};
 use crate::cli::common::{ConnectArgs, Signals, note, output_failed};
@@ -20,10 +22,15 @@ Usage: subscribe <topic> -g <group_id> [options];
   -t <ms>         how long one poll waits (default: 1000)
   -h              this page
 
+The long options of the command `tidemark subscribe` are taken too (--from, --limit, --timeout, --commit, --set, ...),
+and -o json, -o csv or -o table; then rows are printed as that command prints them.
+
 Press Ctrl+C to stop subscribing.";
 
 /// What may be instead of an option that there is not.
 const OPTIONS: &str = "`-g`, `-c`, `-o earliest|latest`, `-n` and `-t`";
+/// Options of the command that say where the server is: a statement runs where its shell is.
+const CONNECTION: &[&str] = &["-u", "-p", "--host", "--user", "--password"];
 const NAME_BYTES_MAX: usize = 191;
 const POLL_MS: u64 = 1_000;
 
@@ -44,6 +51,16 @@ enum Parsed {
     /// Text of what is wrong.
     Wrong(String),
     Run(Wanted),
+    /// The words as the command takes them.
+    Command(Vec<String>),
+}
+
+/// The command's arguments in a statement.
+#[derive(Debug, clap::Parser)]
+#[command(name = "subscribe", disable_help_flag = true, disable_version_flag = true)]
+struct Line {
+    #[command(flatten)]
+    args: SubscribeArgs,
 }
 
 /// The words of a subscribe statement, quotes and backticks taken off; `None` for any other statement.
@@ -74,8 +91,46 @@ pub(in crate::cli) fn words(statement: &str) -> Option<Vec<String>> {
     words.first().is_some_and(|first| first.eq_ignore_ascii_case("subscribe")).then(|| words.split_off(1))
 }
 
+/// The statement's words as those of the command, where it has an option that only the command knows: a long one, or
+/// `-o` with a format.
+fn as_command(words: &[String]) -> Option<Vec<String>> {
+    let is_format = |word: &str| RowFormat::from_str(word, false).is_ok();
+    let is_long = words.iter().any(|word| word.starts_with("--"));
+    if !is_long && !words.windows(2).any(|pair| matches!(pair, [o, value] if o == "-o" && is_format(value))) {
+        return None;
+    }
+    let mut command = vec!["subscribe".to_owned()];
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().cloned().unwrap_or_default();
+        match word.as_str() {
+            "-o" => {
+                let value = value();
+                let option = if is_format(&value) { "--output" } else { "--from" };
+                command.extend([option.to_owned(), value]);
+            }
+            "-n" => match value() {
+                unlimited if unlimited == "0" => {}
+                rows => command.extend(["--limit".to_owned(), rows]),
+            },
+            "-c" => command.extend(["--set".to_owned(), format!("client.id={}", value())]),
+            _ => command.push(word.clone()),
+        }
+    }
+    Some(command)
+}
+
 /// Reads the options.
 fn parse(words: &[String]) -> Parsed {
+    if words.iter().any(|word| word == "-h" || word == "--help") {
+        return Parsed::Usage;
+    }
+    if let Some(option) = words.iter().find(|word| CONNECTION.contains(&word.as_str())) {
+        return Parsed::Wrong(unknown(option));
+    }
+    if let Some(command) = as_command(words) {
+        return Parsed::Command(command);
+    }
     let mut wanted = Wanted {
         topic: String::new(),
         group: String::new(),
@@ -88,7 +143,6 @@ fn parse(words: &[String]) -> Parsed {
     while let Some(word) = words.next() {
         let mut value = || words.next().cloned().unwrap_or_default();
         match word.as_str() {
-            "-h" => return Parsed::Usage,
             "-g" => wanted.group = cut(value()),
             "-c" => wanted.client = cut(value()),
             "-o" => wanted.offset = value(),
@@ -108,13 +162,11 @@ fn parse(words: &[String]) -> Parsed {
     Parsed::Run(wanted)
 }
 
-/// The long options are those of the command `tidemark subscribe`.
 fn unknown(option: &str) -> String {
-    let text = format!("Error: unknown option '{option}': the statement takes {OPTIONS}.");
-    if option.starts_with("--") {
-        return format!("{text} The command `tidemark subscribe` takes long ones.");
-    }
-    text
+    format!(
+        "Error: unknown option '{option}': the statement takes {OPTIONS}, and the long ones of `tidemark subscribe` that \
+         do not say where the server is."
+    )
 }
 
 fn cut(mut text: String) -> String {
@@ -157,6 +209,7 @@ pub(in crate::cli) async fn run(
             note(&text);
             return Ok(Ended::Faulty);
         }
+        Parsed::Command(words) => return run_command(&words, connect, zone, out, signals).await,
         Parsed::Run(wanted) => wanted,
     };
     let mut config = ConsumerConfig::new("");
@@ -195,6 +248,35 @@ pub(in crate::cli) async fn run(
         .map_err(output_failed)?;
     let closed = consumer.close().await;
     shown.and(closed).map(|()| if offline.any() { Ended::Faulty } else { Ended::Done })
+}
+
+/// Runs a statement that is written as the command is.
+async fn run_command(
+    words: &[String],
+    connect: &ConnectArgs,
+    zone: Zone,
+    out: &mut impl Write,
+    signals: &mut Signals,
+) -> Result<Ended> {
+    let mut args = match Line::try_parse_from(words) {
+        Ok(line) => line.args,
+        Err(error) => {
+            // Behind the first paragraph stands how to call the command.
+            let text = error.to_string();
+            let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+            let text = lines.collect::<Vec<_>>().join(" ");
+            note(&format!("Error: {}", text.trim_start_matches("error: ")));
+            return Ok(Ended::Faulty);
+        }
+    };
+    args.connect = connect.clone();
+    let zone = match words.iter().any(|word| word.starts_with("--tz")) {
+        true => Zone::parse(&args.zone).unwrap_or(zone),
+        false => zone,
+    };
+    let mut offline = Offline::default();
+    super::consume(&args, args.config()?, zone, out, signals, &mut offline).await?;
+    Ok(if offline.any() { Ended::Faulty } else { Ended::Done })
 }
 
 async fn show(
@@ -280,7 +362,27 @@ mod tests {
                 "{text}"
             );
         }
-        let Parsed::Wrong(text) = read("subscribe t --from earliest") else { panic!("a long one was taken") };
-        assert!(text.contains("'--from'") && text.contains("`tidemark subscribe`"), "{text}");
+        let Parsed::Wrong(text) = read("subscribe t -g g --host x:1") else { panic!("another server") };
+        assert!(text.contains("'--host'") && text.contains("`tidemark subscribe`"), "{text}");
+    }
+
+    #[test]
+    fn the_commands_options_are_taken_too() {
+        let args = |statement: &str| {
+            let Parsed::Command(words) = read(statement) else { panic!("{statement}: not as the command") };
+            Line::try_parse_from(words).map(|line| line.args)
+        };
+        let taken =
+            args("subscribe t -g g -o csv -n 3 -c me --timeout 5s --commit end --set min.poll.rows=7");
+        let taken = taken.unwrap();
+        assert_eq!((taken.topic.as_str(), taken.group.as_str()), ("t", "g"));
+        assert_eq!((taken.output, taken.limit), (RowFormat::Csv, Some(3)));
+        let config = taken.config().unwrap();
+        assert_eq!((config.client_id.as_str(), config.min_poll_rows), ("me", 7));
+        let taken = args("subscribe t -g g -o earliest --limit 1 -n 0").unwrap();
+        assert_eq!((taken.from, taken.limit), (Some(super::super::From::Earliest), Some(1)));
+        for wrong in ["subscribe t --limit 1", "subscribe t -g g --limt 1", "subscribe t -g g --from 5"] {
+            assert!(args(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -53,7 +53,11 @@ impl Engine {
             Statement::DropStable { if_exists, name } => {
                 let database = self.database_of(cx, &name)?;
                 self.may_write(session, database)?;
-                self.mnode.drop_stable(by, database, &name.name, if_exists).await?;
+                let dropped = self.mnode.drop_stable(by, database, &name.name, if_exists).await;
+                dropped.map_err(|error| match error.code() {
+                    Code::StableNotExist => self.missing(database, &name, error),
+                    _ => error,
+                })?;
             }
             Statement::AlterTable { stable, name, change } => {
                 self.alter_table(session, cx, stable, &name, change).await?;
@@ -161,10 +165,10 @@ impl Engine {
             if child.stable.database.as_deref().is_some_and(|name| name != database_name) {
                 return Err(Error::of(Code::OtherDatabase));
             }
-            let stable = database
-                .stables
-                .get(&child.stable.name)
-                .ok_or_else(|| Error::with(Code::TableNotExist, &child.stable.name))?;
+            let stable = database.stables.get(&child.stable.name).ok_or_else(|| {
+                let error = Error::with(Code::TableNotExist, &child.stable.name);
+                self.missing(database_name, &child.stable, error)
+            })?;
             if database.stables.contains_key(&child.name.name) {
                 return Err(Error::with(Code::TableExists, &child.name.name));
             }
@@ -213,7 +217,10 @@ impl Engine {
                     return Ok(());
                 }
                 Some(Found::Stable { .. }) => return Err(Error::of(Code::DropStableInBatch)),
-                None if !table.if_exists => return Err(Error::with(Code::TableNotExist, &table.name.name)),
+                None if !table.if_exists => {
+                    let error = Error::with(Code::TableNotExist, &table.name.name);
+                    return Err(self.missing(database, &table.name, error));
+                }
                 None => {}
                 Some(Found::Table(_)) => {
                     let vgroup = Self::vgroup_for(&info, &table.name.name)?;
@@ -244,8 +251,10 @@ impl Engine {
                 self.mnode.alter_stable(&session.user, database, &name.name, change).await?;
                 Ok(())
             }
-            _ if stable_wanted => Err(Error::with(Code::StableNotExist, &name.name)),
-            None => Err(Error::with(Code::TableNotExist, &name.name)),
+            _ if stable_wanted => {
+                Err(self.missing(database, name, Error::with(Code::StableNotExist, &name.name)))
+            }
+            None => Err(self.missing(database, name, Error::with(Code::TableNotExist, &name.name))),
             Some(Found::Table(found)) => {
                 let change = self.table_change(cx, &found, change)?;
                 found.vnode.alter_table(&name.name, change).await.map(|_| ())
@@ -321,7 +330,15 @@ fn child_tags(
             .collect::<Result<_>>()?,
     };
     if places.len() != literals.len() {
-        return Err(Error::of(Code::TagsNotMatched));
+        let counts = match names {
+            Some(names) => format!("{} tags are named", names.len()),
+            None => {
+                let names: Vec<_> = tags.iter().map(|tag| tag.name.as_str()).collect();
+                format!("{} has the tags {}", stable.name, names.join(", "))
+            }
+        };
+        let error = Error::of(Code::TagsNotMatched);
+        return Err(error.hint(format!("values given: {}; {counts}", literals.len())));
     }
     for (&place, literal) in places.iter().zip(literals) {
         if let (Some(value), Some(tag)) = (values.get_mut(place), tags.get(place)) {

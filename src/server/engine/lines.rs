@@ -72,7 +72,7 @@ impl Engine {
     fn lacking(&self, database: &str, wanted: &Wanted) -> Result<Option<Statement>> {
         let catalog = self.mnode.catalog();
         let stable = catalog.database(database)?.stables.get(&wanted.stable);
-        let name = ObjectName { database: Some(database.to_owned()), name: wanted.stable.clone() };
+        let name = ObjectName::new(Some(database), &wanted.stable);
         Ok(match wanted.missing(stable.map(|stable| &*stable.schema))? {
             Missing::Stable { columns, tags } => {
                 let options = TableOptions::default();

@@ -28,7 +28,20 @@ impl Engine {
     /// The database that a name is in: its own, else the session's.
     pub(super) fn database_of<'a>(&self, cx: &'a StatementContext, name: &'a ObjectName) -> Result<&'a str> {
         let database = name.database.as_deref().or(cx.database.as_deref());
-        database.ok_or_else(|| Error::of(Code::DatabaseNotSpecified))
+        database.ok_or_else(|| Error::of(Code::DatabaseNotSpecified).or_at(name.at.0))
+    }
+
+    /// `error` for a table or super table that is not there, with the place where it was named, and with a name of the
+    /// database that differs in case only.
+    pub(super) fn missing(&self, database: &str, name: &ObjectName, error: Error) -> Error {
+        let error = error.or_at(name.at.0);
+        let catalog = self.mnode.catalog();
+        let Ok(found) = catalog.database(database) else { return error };
+        let vnodes = found.info.vgroups.iter().filter_map(|&vgroup| self.shard(vgroup).ok());
+        let stables = found.stables.keys().find(|known| known.eq_ignore_ascii_case(&name.name)).cloned();
+        let known = stables
+            .or_else(|| vnodes.into_iter().find_map(|vnode| vnode.table_name_but_for_case(&name.name)));
+        error.hint_case(&name.name, known.as_deref())
     }
 
     /// The vgroup where a table of this name lives, whether it exists or not.
@@ -88,16 +101,12 @@ impl Engine {
             return self.system_relation(session, database, &name.name);
         }
         self.may_read(session, database).map_err(|error| match error.code() {
-            Code::DatabaseNotExist => no_table(Code::DatabaseNotExist, name).hint(error.help()),
-            _ => error,
-        })?;
-        let missing = || {
-            let error = no_table(Code::TableNotExist, name);
-            match self.mnode.catalog().database(database) {
-                Ok(found) => error.hint_case(&name.name, found.stables.keys().map(String::as_str)),
-                Err(_) => error,
+            Code::DatabaseNotExist => {
+                no_table(Code::DatabaseNotExist, name).hint(error.help()).or_at(name.at.0)
             }
-        };
+            _ => error.or_at(name.at.0),
+        })?;
+        let missing = || self.missing(database, name, no_table(Code::TableNotExist, name));
         match self.find(cx, name)?.ok_or_else(missing)? {
             Found::Stable { database, stable } => {
                 let shards: Result<Vec<Arc<dyn Shard>>> =

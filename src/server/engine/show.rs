@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType as Arrow, Field, Schema};
 use arrow::record_batch::RecordBatch;
 use model::{
     Code, ColumnDef, DataType, DatabaseInfo, Error, Precision, Result, TableInfo, TableKind, TableSchema,
-    Value,
+    Value, minutes_text,
 };
 use query::ast::{ObjectName, Show, ShowTableKind};
 use query::parser;
@@ -18,18 +18,9 @@ use super::names::{Found, FoundTable};
 use super::{Engine, Outcome, StatementContext};
 use crate::server::sessions::Session;
 
-/// KEEP, DURATION and the like as TDengine prints them in its system tables.
-pub(super) fn minutes(minutes: u64) -> String {
-    match minutes {
-        m if m.is_multiple_of(1_440) => format!("{}d", m / 1_440),
-        m if m.is_multiple_of(60) => format!("{}h", m / 60),
-        m => format!("{m}m"),
-    }
-}
-
 /// The three tiers of KEEP.
 pub(super) fn keep(tiers: [u64; 3]) -> String {
-    tiers.map(minutes).join(",")
+    tiers.map(minutes_text).join(",")
 }
 
 fn output(name: &str, data_type: DataType) -> OutputColumn {
@@ -48,6 +39,13 @@ fn text_table(names: &[&str], columns: Vec<Vec<Option<String>>>) -> Result<Outco
 /// One column of text.
 pub(super) fn text_rows(name: &str, lines: Vec<String>) -> Result<Outcome> {
     text_table(&[name], vec![lines.into_iter().map(Some).collect()])
+}
+
+/// The database that SHOW lists things of: the one it names, else the session's.
+fn listed_database(cx: &StatementContext, named: Option<String>, what: &str) -> Result<String> {
+    named.or_else(|| cx.database.clone()).ok_or_else(|| {
+        Error::of(Code::DatabaseNotSpecified).hint(format!("USE a database or write SHOW db.{what}"))
+    })
 }
 
 /// A literal of the dialect.
@@ -98,10 +96,7 @@ impl Engine {
                 )
             }
             Show::Vgroups { database } => {
-                let database = database.or_else(|| cx.database.clone());
-                let name = database.ok_or_else(|| {
-                    Error::of(Code::DatabaseNotSpecified).hint("USE a database or write SHOW db.VGROUPS")
-                })?;
+                let name = listed_database(cx, database, "VGROUPS")?;
                 self.require_seen(session, &name)?;
                 let db = quoted(&name);
                 format!(
@@ -152,8 +147,8 @@ impl Engine {
         like: Option<String>,
         column: &str,
     ) -> Result<String> {
-        let database =
-            database.or_else(|| cx.database.clone()).ok_or_else(|| Error::of(Code::DatabaseNotSpecified))?;
+        let what = if column == "table_name" { "TABLES" } else { "STABLES" };
+        let database = listed_database(cx, database, what)?;
         self.require_seen(session, &database)?;
         let mut filter = format!("db_name = {}", quoted(&database));
         if let Some(like) = like {
@@ -165,7 +160,15 @@ impl Engine {
     fn require_table(&self, cx: &StatementContext, name: &ObjectName) -> Result<FoundTable> {
         match self.find(cx, name)? {
             Some(Found::Table(found)) => Ok(found),
-            _ => Err(Error::with(Code::TableNotExist, &name.name)),
+            _ => Err(self.no_such_table(cx, name)),
+        }
+    }
+
+    fn no_such_table(&self, cx: &StatementContext, name: &ObjectName) -> Error {
+        let error = Error::with(Code::TableNotExist, &name.name);
+        match self.database_of(cx, name) {
+            Ok(database) => self.missing(database, name, error),
+            Err(_) => error,
         }
     }
 
@@ -179,7 +182,7 @@ impl Engine {
         let schema = match self.find(cx, name)? {
             Some(Found::Stable { stable, .. }) => stable.schema.clone(),
             Some(Found::Table(found)) => self.schema_of(&found.database, &found.table)?,
-            None => return Err(Error::with(Code::TableNotExist, &name.name)),
+            None => return Err(self.no_such_table(cx, name)),
         };
         let rows: Vec<(&ColumnDef, &str)> = schema
             .columns
@@ -240,7 +243,7 @@ impl Engine {
             o.cachesize_mib,
             o.cache_model.as_str(),
             o.comp,
-            minutes(o.duration_minutes),
+            minutes_text(o.duration_minutes),
             o.wal.fsync_period_ms,
             o.maxrows,
             o.minrows,
@@ -278,7 +281,7 @@ impl Engine {
         name: &ObjectName,
     ) -> Result<Outcome> {
         self.may_read(session, self.database_of(cx, name)?)?;
-        let sql = match self.find(cx, name)?.ok_or_else(|| Error::with(Code::TableNotExist, &name.name))? {
+        let sql = match self.find(cx, name)?.ok_or_else(|| self.no_such_table(cx, name))? {
             Found::Stable { stable, .. } => format!(
                 "CREATE STABLE {} ({}) TAGS ({}){}",
                 backticked(&stable.name),

@@ -10,7 +10,7 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use arrow::record_batch::RecordBatch;
 use mnode::{Access, Database};
-use model::{Code, DatabaseInfo, Error, Result, TableInfo, TableKind, VgroupId};
+use model::{Code, DatabaseInfo, Error, Result, TableInfo, TableKind, VgroupId, minutes_text};
 use query::ast::ObjectName;
 use query::plan::no_table;
 use query::source::{Relation, RelationKind};
@@ -164,7 +164,7 @@ impl Engine {
             "information_schema.ins_compact_details" => self.ins_compact_details(session),
             "performance_schema.perf_consumers" => self.perf_consumers(session),
             _ => {
-                let named = ObjectName { database: Some(database.to_owned()), name: table.to_owned() };
+                let named = ObjectName::new(Some(database), table);
                 return Err(no_table(Code::TableNotExist, &named));
             }
         };
@@ -224,7 +224,7 @@ impl Engine {
                 tables.into(),
                 o.replica.into(),
                 "on".into(),
-                show::minutes(o.duration_minutes).into(),
+                minutes_text(o.duration_minutes).into(),
                 show::keep(o.keep_minutes).into(),
                 o.buffer_mib.into(),
                 o.pagesize_kib.into(),

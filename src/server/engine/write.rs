@@ -121,7 +121,10 @@ impl Engine {
                 Err(Error::with(Code::TableNotExist, table)
                     .hint("write to its super table, naming the child"))
             }
-            None => Err(Error::with(Code::TableNotExist, table)),
+            None => {
+                let name = ObjectName::new(Some(database), table);
+                Err(self.missing(database, &name, Error::with(Code::TableNotExist, table)))
+            }
         }
     }
 }
@@ -172,13 +175,15 @@ impl InsertCatalog for Names<'_> {
         let catalog = self.engine.mnode.catalog();
         let found = catalog.database(database)?;
         let target = |kind| InsertTarget { database: found.info.clone(), kind };
-        let missing = |name: &str| Error::with(Code::TableNotExist, name);
+        let missing = |name: &ObjectName| {
+            self.engine.missing(database, name, Error::with(Code::TableNotExist, &name.name))
+        };
         let used = match using {
             None => None,
             Some(using) if using.database.as_deref().is_some_and(|other| other != database) => {
                 return Err(Error::of(Code::OtherDatabase));
             }
-            Some(using) => Some(found.stables.get(&using.name).ok_or_else(|| missing(&using.name))?),
+            Some(using) => Some(found.stables.get(&using.name).ok_or_else(|| missing(using))?),
         };
         if let Some(stable) = found.stables.get(&name.name) {
             return match used {
@@ -188,13 +193,13 @@ impl InsertCatalog for Names<'_> {
         }
         let vnode = self.engine.shard(Engine::vgroup_for(&found.info, &name.name)?)?;
         let kind = match (vnode.table(&name.name).as_deref().map(|table| &table.kind), used) {
-            (None, None) => return Err(missing(&name.name)),
+            (None, None) => return Err(missing(name)),
             (None, Some(stable)) => TargetKind::Child(stable.clone()),
             (Some(TableKind::Child { stable, .. }), Some(used)) if *stable == used.uid => {
                 TargetKind::Child(used.clone())
             }
             (Some(TableKind::Child { stable, .. }), None) => {
-                let stable = found.stable_by_uid(*stable).ok_or_else(|| missing(&name.name))?;
+                let stable = found.stable_by_uid(*stable).ok_or_else(|| missing(name))?;
                 TargetKind::Child(stable.clone())
             }
             (Some(TableKind::Normal { schema }), None) => TargetKind::Normal(schema.clone()),

@@ -4,7 +4,7 @@
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 
-use super::{Begin, Cut, GivenUp, Repair};
+use super::{Begin, Cut, GivenUp, Repair, ends};
 use crate::disk::{Access, Disk, DiskFile, temp_path, write_all_at};
 use crate::error::{Result, WalError};
 use crate::format::index;
@@ -37,8 +37,9 @@ impl Repair {
         }
         self.sync_dir(disk)?;
         for part in &self.given_up {
+            let (first, last) = ends(part.from, part.to);
             tracing::warn!(
-                file = %part.file.display(), from = %part.from, to = %part.to, bytes = part.bytes, why = %part.why,
+                file = %part.file.display(), first, last, bytes = part.bytes, why = %part.why,
                 "log records given up"
             );
         }

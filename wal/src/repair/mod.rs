@@ -50,6 +50,16 @@ pub struct GivenUp {
     pub why: Why,
 }
 
+/// First and last version of the records `from..next` as people are told them, both ends included; `-` where there are
+/// none.
+#[must_use]
+pub fn ends(from: Version, next: Version) -> (String, String) {
+    match next.0.checked_sub(from.0) {
+        None | Some(0) => ("-".to_owned(), "-".to_owned()),
+        Some(_) => (from.to_string(), next.0.saturating_sub(1).to_string()),
+    }
+}
+
 /// Why records are given up.
 #[derive(Debug)]
 #[non_exhaustive]

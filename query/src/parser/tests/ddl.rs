@@ -381,7 +381,7 @@ fn users() {
 
 #[test]
 fn shows() {
-    let name = |name: &str| ObjectName { database: None, name: name.into() };
+    let name = |name: &str| ObjectName::new(None, name);
     for (sql, expected) in [
         ("SHOW DATABASES", Show::Databases { user: false, system: false }),
         ("SHOW USER DATABASES", Show::Databases { user: true, system: false }),
@@ -394,7 +394,7 @@ fn shows() {
         ("SHOW CREATE STABLE m", Show::CreateStable(name("m"))),
         ("SHOW CREATE DATABASE d", Show::CreateDatabase("d".into())),
         ("SHOW CREATE TOPIC p", Show::CreateTopic("p".into())),
-        ("SHOW TAGS FROM c FROM d", Show::Tags(ObjectName { database: Some("d".into()), name: "c".into() })),
+        ("SHOW TAGS FROM c FROM d", Show::Tags(ObjectName::new(Some("d"), "c"))),
         ("SHOW d.VGROUPS", Show::Vgroups { database: Some("d".into()) }),
         ("SHOW SUBSCRIPTIONS", Show::Subscriptions),
         ("SHOW CLUSTER VARIABLES LIKE 'x%'", Show::Variables { like: Some("x%".into()) }),

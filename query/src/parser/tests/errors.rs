@@ -1,4 +1,5 @@
 use super::*;
+use crate::ast::{SelectItem, SetExpr};
 
 #[test]
 fn errors_show_the_rest_of_the_statement() {
@@ -34,7 +35,91 @@ fn errors_know_line_and_column() {
     assert_eq!(place("SELECT 1\n\n FROM t t2 t3"), Some((3, 12)));
     assert_eq!(place(""), Some((1, 1)));
     assert_eq!(place("SELECT table FROM t"), Some((1, 8)));
-    assert_eq!(error("SELECT table FROM t").help(), "if table is meant as a name, write `table`");
+    let help = "table is a reserved word: if it is meant as a name, write `table`";
+    assert_eq!(error("SELECT table FROM t").help(), help);
+}
+
+/// A hint leads on, and no other does: a word that is wrong where it stands is not taken for a name.
+#[test]
+fn hints_tell_how_to_mend_it() {
+    let cases = [
+        // Reserved words where a name is expected.
+        ("SELECT FIRST(timestamp) FROM t", "write `timestamp`"),
+        ("SELECT timestamp FROM t", "write `timestamp`"),
+        ("SELECT v FROM t WHERE timestamp > now - 1h", "write `timestamp`"),
+        ("SELECT LAST(first) FROM t", "write `first`"),
+        ("SELECT s.first FROM s", "write `first`"),
+        ("SELECT v FROM t ORDER BY desc", "write `desc`"),
+        ("SELECT v FROM t GROUP BY interval", "write `interval`"),
+        ("SELECT v AS first FROM t", "write `first`"),
+        ("SELECT v first FROM t", "write AS `first`"),
+        ("SELECT v value FROM t", "write AS `value`"),
+        ("SELECT order(v) FROM t", "write `order`"),
+        ("CREATE TABLE x (timestamp TIMESTAMP, v INT)", "write `timestamp`"),
+        ("CREATE TABLE x (ts TIMESTAMP, first INT)", "write `first`"),
+        ("CREATE TABLE select (ts TIMESTAMP, v INT)", "write `select`"),
+        ("ALTER TABLE t ADD COLUMN order INT", "write `order`"),
+        ("USE order", "write `order`"),
+        ("DROP TABLE d.order", "write `order`"),
+        ("DROP TOPIC from", "write `from`"),
+        // Other aggregates than there are.
+        ("SELECT COUNT(DISTINCT v) FROM t", "SELECT COUNT(c) FROM (SELECT DISTINCT c FROM ..)"),
+        ("SELECT SUM(distinct v) FROM t", "SELECT SUM(c) FROM (SELECT DISTINCT c FROM ..)"),
+        // Rights.
+        ("GRANT READ ON iot TO u", "write iot.*"),
+        ("GRANT READ ON `My db` TO u", "write `My db`.*"),
+        ("GRANT READ ON * TO u", "write *.*"),
+        ("GRANT READ ON iot.s1 TO u", "write iot.*"),
+        ("REVOKE ALL FROM u", "ON db.*, or ON *.*"),
+        // Options of databases.
+        (
+            "ALTER DATABASE d VGROUPS 3",
+            "VGROUPS is fixed when the database is created; ALTER DATABASE changes BUFFER",
+        ),
+        ("ALTER DATABASE d KEEP 30 PRECISION 'us'", "PRECISION is fixed when the database is created"),
+        ("ALTER DATABASE d foo 3", "ALTER DATABASE changes BUFFER, CACHEMODEL"),
+        ("CREATE DATABASE d foo 3", "options of a database: COMP, DURATION"),
+        ("CREATE DATABASE d KEEP 5 DURATION 10", "with DURATION 10d KEEP is at least 30d"),
+        (
+            "CREATE DATABASE d KEEP 36h DURATION 1d",
+            "with KEEP 36h DURATION, which only CREATE DATABASE sets, is at most 12h",
+        ),
+        ("CREATE DATABASE d KEEP 30,20", "KEEP 30d,20d,20d falls"),
+        ("CREATE DATABASE d KEEP 0", "KEEP is 1d to 365000d"),
+        ("CREATE DATABASE d DURATION 5m", "DURATION is 1h to 3650d"),
+        // Definitions.
+        ("CREATE TABLE t (ts TIMESTAMP, v TEXT)", "types are TIMESTAMP"),
+        ("CREATE TABLE t (ts TIMESTAMP, v VARCHAR)", "as in VARCHAR(32)"),
+        ("ALTER TABLE t ADD z INT", "then COLUMN"),
+        // Order.
+        ("SELECT COUNT(*) FROM t GROUP BY s INTERVAL(1m)", "clauses stand in this order: FROM, WHERE"),
+        ("SELECT v FROM t LIMIT 5 ORDER BY v", "clauses stand in this order"),
+        ("SELECT 1; SELECT 2", "one statement at a time"),
+        ("SELECT v FROM t HAVING v > 1 INTERVAL(1m)", "clauses stand in this order"),
+    ];
+    for (sql, hint) in cases {
+        let error = error(sql);
+        assert!(error.help().contains(hint), "{sql}: {error}");
+    }
+    for sql in ["GRANT READ ON iot TO", "SELECT CASE WHEN 1 FROM t", "DROP CONSUMER GROUP g FROM t"] {
+        assert!(!error(sql).help().contains("meant as"), "{sql}: {}", error(sql));
+    }
+}
+
+#[test]
+fn many_names_are_placed_in_one_pass() {
+    // A pass for each would be a hundred thousand times the statement's length.
+    let names = (0..50_000).map(|n| format!("c{n}")).collect::<Vec<_>>().join(",\n ");
+    let Statement::Query(query) = parse(&format!("SELECT {names} FROM t")).unwrap() else {
+        panic!("no query")
+    };
+    let SetExpr::Select(select) = &query.body else { panic!("no SELECT") };
+    let place = |item: &SelectItem| match item {
+        SelectItem::Expr { expr: Expr::Column { at, .. }, .. } => at.0,
+        _ => None,
+    };
+    assert_eq!(place(&select.items[0]), Some(Place { line: 1, column: 8 }));
+    assert_eq!(place(&select.items[49_999]), Some(Place { line: 50_000, column: 2 }));
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn show(expr: &Expr) -> String {
         Expr::Match { expr, negated, pattern } => {
             format!("({} {}match {})", show(expr), not(negated), show(pattern))
         }
-        Expr::Function { name, args } => format!("{name}({})", list(args)),
+        Expr::Function { name, args, .. } => format!("{name}({})", list(args)),
         Expr::Star => "*".into(),
         Expr::Cast { expr, data_type } => format!("cast({} as {data_type})", show(expr)),
         Expr::Case { operand, branches, otherwise } => {

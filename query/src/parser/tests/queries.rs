@@ -53,10 +53,7 @@ fn all_clauses_in_order() {
     assert_eq!(select.items[1], SelectItem::QualifiedWildcard("t".into()));
     assert_eq!(
         select.from,
-        Some(TableRef::Table {
-            name: ObjectName { database: Some("db".into()), name: "m".into() },
-            alias: Some("t".into()),
-        })
+        Some(TableRef::Table { name: ObjectName::new(Some("db"), "m"), alias: Some("t".into()) })
     );
     assert_eq!(select.partition_by[1].alias.as_deref(), Some("s"));
     assert_eq!(
