@@ -21,7 +21,7 @@ mod shards;
 mod spec;
 mod state;
 
-pub use coordinator::{Coordinator, Heartbeat, HeartbeatReply, PlaceReport, Progress};
+pub use coordinator::{Coordinator, Heartbeat, HeartbeatReply, OwnerCommit, PlaceReport, Progress};
 pub use node::{
     ConsumerAssignment, ConsumerRow, DEFAULT_PASSWORD, DdlOutcome, HandOver, Listening, Mnode, MnodeOptions,
     OfflineVgroup, PasswordCost, SettingRow, SubscriptionRow, TopicAssignment, TopicRow,
@@ -33,6 +33,7 @@ pub use spec::{
     OffsetReset, ReloadSpec, StableChange, StableSpec, TopicKind, TopicMeta, TopicSpec,
 };
 pub use state::{
-    Catalog, Command, Consumer, ConsumerState, Database, Event, GROUPS_MAX, Group, GroupKey, Intent,
-    IntentKind, MnodeState, Owner, Pending, Place, ROOT, Rebalance, ReportedOffset, Settled, User, settings,
+    Catalog, Command, Consumer, ConsumerState, Database, Event, Farewell, GROUPS_MAX, Group, GroupKey,
+    Intent, IntentKind, MnodeState, Owner, Pending, Place, ROOT, Rebalance, ReportedOffset, Settled, User,
+    settings,
 };
