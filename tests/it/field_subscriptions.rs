@@ -360,7 +360,7 @@ async fn c040_who_reads_a_dropped_table_is_told() {
     query(&connection, "CREATE TABLE d.n (ts TIMESTAMP, v BIGINT)").await;
     spread(&connection, 0..CHILDREN).await;
     for (topic, source) in
-        [("every", "STABLE d.s"), ("child", "SELECT ts, v FROM d.c0"), ("plain", "SELECT ts, v FROM d.n")]
+        [("meters", "STABLE d.s"), ("child", "SELECT ts, v FROM d.c0"), ("plain", "SELECT ts, v FROM d.n")]
     {
         query(&connection, &format!("CREATE TOPIC {topic} AS {source}")).await;
     }
@@ -373,7 +373,7 @@ async fn c040_who_reads_a_dropped_table_is_told() {
     assert_eq!(rows(&of_child, 1).await, [0]);
     rows(&other, CHILDREN as usize).await;
     let refused = server.sql_error("DROP STABLE d.s");
-    assert!(refused.contains("error[0x03ed]") && refused.contains("every"), "named: {refused}");
+    assert!(refused.contains("error[0x03ed]") && refused.contains("meters"), "named: {refused}");
     assert_eq!(sql_refusal(&connection, "DROP STABLE d.s").await.map(|code| code.number()), Some(0x03ED));
     assert_eq!((note(&connection, "child").await, note(&connection, "plain").await), (None, None));
     query(&connection, "DROP TABLE d.c0").await;
