@@ -33,8 +33,8 @@ pub use connection::{ConnectOptions, Connection};
 #[doc(hidden)]
 pub use consumer::sim;
 pub use consumer::{
-    AutoOffsetReset, Block, CommitCallback, ConfigError, Consumer, ConsumerConfig, ConsumerState, Message,
-    MessageKind, Messages, OfflineVgroup, Skipped, VgroupAssignment,
+    AutoOffsetReset, Block, CommitCallback, ConfigError, Consumer, ConsumerConfig, ConsumerState, Membership,
+    Message, MessageKind, Messages, OfflineVgroup, Skipped, VgroupAssignment,
 };
 pub use decode::Column;
 pub use model::{Code, DataType, Error, Precision, Result, TimeUnit, Value};

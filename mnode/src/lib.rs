@@ -22,7 +22,7 @@ mod spec;
 mod state;
 
 pub use coordinator::{
-    ConsumerAssignment, Coordinator, HandOver, Heartbeat, HeartbeatReply, OfflineVgroup, PlaceReport,
+    ConsumerAssignment, Coordinator, HandOver, Heartbeat, HeartbeatReply, OfflineVgroup, OwnerCommit, PlaceReport,
     Progress, TopicAssignment, Work,
 };
 pub use node::{
@@ -36,6 +36,7 @@ pub use spec::{
     OffsetReset, ReloadSpec, StableChange, StableSpec, TopicKind, TopicMeta, TopicSpec,
 };
 pub use state::{
-    Catalog, Command, Consumer, ConsumerState, Database, Event, GROUPS_MAX, Group, GroupKey, Intent,
-    IntentKind, MnodeState, Owner, Pending, Place, ROOT, Rebalance, ReportedOffset, Settled, User, settings,
+    Catalog, Command, Consumer, ConsumerState, Database, Event, Farewell, GROUPS_MAX, Group, GroupKey,
+    Intent, IntentKind, MnodeState, Owner, Pending, Place, ROOT, Rebalance, ReportedOffset, Settled, User,
+    settings,
 };

@@ -394,6 +394,14 @@ impl Error {
         Self { code, text: text.into(), place: None, location: None, hint: None, source: None }
     }
 
+    /// Adds what it is about behind the text, as `name=value` pairs.
+    #[must_use]
+    pub fn about(mut self, what: impl fmt::Display) -> Self {
+        let separator = if self.text == self.code.message() { ": " } else { " " };
+        self.text = format!("{}{separator}{what}", self.text);
+        self
+    }
+
     /// Adds where in the statement it is.
     #[must_use]
     pub const fn at(mut self, place: Place) -> Self {

@@ -2,12 +2,15 @@
 
 use std::error::Error as _;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use clap::Args;
 use client::{ConnectOptions, Connection};
 use futures::FutureExt as _;
 use model::{Code, DurationLiteral, Error, Result, Zone};
+use tokio::io::Interest;
+use tokio::net::unix::pipe;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -76,6 +79,18 @@ fn one_line(text: &str) -> String {
 /// An error of writing to stdout.
 pub(super) fn output_failed(error: io::Error) -> Error {
     Error::text(Code::Io, format!("cannot write the output: {error}")).caused_by(error)
+}
+
+/// Returns once nobody reads our stdout any more, as after `| head`; never where that cannot be told, as of a file.
+pub(super) async fn stdout_abandoned() {
+    // Unchecked: a check would make the pipe, which is also our stdout, non-blocking. Nothing is written to this end.
+    let watched = io::stdout().as_fd().try_clone_to_owned().and_then(pipe::Sender::from_owned_fd_unchecked);
+    if let Ok(stdout) = watched
+        && stdout.ready(Interest::ERROR).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 /// Whether whoever read our stdout has gone, as `head` does: no failure of ours.

@@ -92,7 +92,7 @@ pub fn main() -> ExitCode {
         Command::Demo(_) => common::log_to_stderr(if cli.verbose { "info" } else { "error" }),
         // These tell it by themselves.
         Command::Subscribe(_) | Command::Sql(_) if !cli.verbose => {
-            common::log_to_stderr("warn,client::offline=off");
+            common::log_to_stderr("warn,client::offline=off,client::connection=off");
         }
         _ => common::log_to_stderr(if cli.verbose { "info" } else { "warn" }),
     }

@@ -217,17 +217,20 @@ async fn c073_damage_that_only_consumers_meet() {
     early.subscribe(["t"]).await.expect("subscribe");
     let mut values = Vec::new();
     let error = loop {
-        match early.poll(Duration::from_secs(1)).await {
-            Ok(Some(message)) => values.extend(message.rows().map(|row| row.get::<f64>(0).expect("v"))),
-            Ok(None) => {}
-            Err(error) => break error,
+        let message =
+            early.poll(Duration::from_millis(200)).await.expect("no error: other vgroups may go on");
+        match (message, early.offline().pop()) {
+            (Some(message), _) => values.extend(message.rows().map(|row| row.get::<f64>(0).expect("v"))),
+            (None, Some(offline)) => break offline.error,
+            (None, None) => {}
         }
     };
     assert!(!values.is_empty() && values.len() < 25, "what is whole before the damage: {values:?}");
     assert_eq!(error.code(), Code::Damaged);
     let told = error.message();
     assert!(told.contains(&name(second)) && told.contains("offset=") && told.contains("version="), "{told}");
-    assert!(error.help().contains("seek"), "{}", error.help());
+    assert!(told.contains("topic=t group=early vgroup=2"), "{told}");
+    assert!(error.help().contains("--seek 2:") && error.help().contains("wal repair"), "{}", error.help());
     let (shown, note) = status().await;
     assert_eq!(shown, "damaged");
     assert!(note.is_some_and(|note| note.contains(&name(second))));
@@ -245,11 +248,70 @@ async fn c073_damage_that_only_consumers_meet() {
             Ok(None) => {
                 query(&connection, "INSERT INTO d.n VALUES (NOW, 100, 'again')").await.iter().for_each(drop)
             }
-            // Told before the seek.
-            Err(error) => assert_eq!(error.code(), Code::Damaged),
+            Err(error) => panic!("{error}"),
         }
     }
+    assert!(early.offline().is_empty(), "it goes on");
     early.close().await.expect("close");
+}
+
+/// C073 where only one of two vgroups is concerned: the other one's rows come, and the cure that is told is one.
+#[test]
+fn c073_damage_in_one_vgroup_starves_no_other() {
+    let mut server = Server::start();
+    server.sql(
+        "CREATE DATABASE d VGROUPS 2 WAL_RETENTION_PERIOD -1 WAL_SEGMENT_SIZE 4; \
+         CREATE STABLE d.s (ts TIMESTAMP, v INT, s VARCHAR(1000)) TAGS (n INT); CREATE TOPIC t AS SELECT v FROM d.s",
+    );
+    let text = "x".repeat(700);
+    let insert = |v: i64| {
+        let child = v % 10;
+        format!(
+            "INSERT INTO d.c{child} USING d.s TAGS ({child}) VALUES ({}, {v}, '{text}')",
+            1_700_000_000_000_i64 + v
+        )
+    };
+    server.sql(&(0..60).map(insert).collect::<Vec<_>>().join("; "));
+    server.sql("FLUSH DATABASE d");
+    server.kill();
+    let second = segments(&server).swap_remove(1);
+    let border = record_border(&second, std::fs::read(&second).expect("the segment").len() / 2);
+    flip(&second, border + 300);
+    server.start_again();
+    let run = |more: &[&str]| {
+        let args = [&["t", "-g", "g", "--from", "earliest", "--timeout", "2s"], more].concat();
+        let output = server.run("subscribe", &args);
+        let stdout = String::from_utf8(output.stdout).expect("UTF-8");
+        let row = |line: &str| {
+            let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            (line["vgroup"].as_u64().expect("vgroup"), line["row"]["v"].as_i64().expect("v"))
+        };
+        let rows: BTreeSet<(u64, i64)> = stdout.lines().map(row).collect();
+        assert_eq!(rows.len(), stdout.lines().count(), "none twice");
+        (rows, String::from_utf8(output.stderr).expect("UTF-8"), output.status.code())
+    };
+    let (before, said, status) = run(&[]);
+    let of = |rows: &BTreeSet<(u64, i64)>, vgroup| rows.iter().filter(|(v, _)| *v == vgroup).count();
+    assert!(of(&before, 2) > 0 && of(&before, 3) > 0, "{before:?}");
+    assert_eq!((said.lines().count(), status), (1, Some(1)), "told once: {said}");
+    for part in [
+        "vgroup 2 is off-line",
+        "error[0x6f01]",
+        &name(&second),
+        "version=",
+        "topic=t group=g vgroup=2",
+        "wal repair",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    // The cure, as it is told.
+    let seek = said.split("--seek ").nth(1).and_then(|rest| rest.split('`').next()).expect("where to go on");
+    let (behind, said, status) = run(&["--seek", seek]);
+    assert_eq!((said.as_str(), status), ("", Some(0)));
+    assert!(behind.iter().all(|(vgroup, _)| *vgroup == 2) && before.is_disjoint(&behind), "{behind:?}");
+    assert_eq!(before.len() + behind.len(), 59, "all but the one that cannot be read");
+    let (rest, said, status) = run(&[]);
+    assert_eq!((rest.len(), said.as_str(), status), (0, "", Some(0)), "the group goes on behind it");
 }
 
 /// What `tidemark serve` says of this data directory, which it must refuse.

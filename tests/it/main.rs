@@ -13,6 +13,7 @@ mod crash;
 mod damage;
 mod examples;
 mod field;
+mod field_subscriptions;
 mod full_disk;
 mod hand_over;
 mod import;

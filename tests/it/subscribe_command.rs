@@ -1,8 +1,12 @@
 //! `tidemark subscribe`, and the statement of that name in `tidemark sql`: what is printed where, and when it ends.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+
 use serde_json::Value;
 
-use crate::support::{Server, connect, query, tidemark, wait_for};
+use crate::support::{PATIENCE, Server, connect, query, tidemark, wait_for};
 
 fn start(options: &str) -> Server {
     let server = Server::start();
@@ -163,4 +167,123 @@ fn leaving_on_purpose_is_no_lost_connection() {
         assert!(output.status.success(), "run {run}: {}", stderr(&output));
         assert_eq!(stderr(&output), "", "run {run}");
     }
+}
+
+fn numbers(output: &std::process::Output) -> Vec<i64> {
+    lines(output).iter().map(|line| line["row"]["v"].as_i64().expect("v")).collect()
+}
+
+/// What is not printed is not committed: a message that the limit cuts comes again.
+#[test]
+fn a_message_that_was_cut_is_not_committed() {
+    let server = start("");
+    insert(&server, 0..2);
+    let rows: Vec<_> = (2..7).map(|v| format!("({}, {v})", 1_700_000_000_000_i64 + v)).collect();
+    server.sql(&format!("INSERT INTO d.n VALUES {}", rows.join(" ")));
+    insert(&server, 7..9);
+    for (group, commit) in [("a", "auto"), ("e", "end")] {
+        let limited = ["t", "-g", group, "--from", "earliest", "--limit", "4", "--commit", commit];
+        let first = server.run("subscribe", &[&limited[..], &["--set", "min.poll.rows=1"]].concat());
+        assert_eq!((numbers(&first), first.status.code()), (vec![0, 1, 2, 3], Some(0)));
+        let said = stderr(&first);
+        assert_eq!(said, "--limit shows 2 of the 5 rows of the last message: it is not committed\n");
+        let rest = server.run("subscribe", &["t", "-g", group, "--timeout", "1s"]);
+        assert_eq!(numbers(&rest), (2..9).collect::<Vec<_>>(), "{commit}");
+        assert_eq!(stderr(&rest), "");
+    }
+}
+
+fn spawn(server: &Server, args: &[&str]) -> Child {
+    let mut command = tidemark();
+    command.arg("subscribe").args(args).args(["-h", server.address()]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs")
+}
+
+/// How it ends, when it does so by itself.
+fn ended(child: Child) -> std::process::Output {
+    let pid = rustix::process::Pid::from_child(&child);
+    let (says, said) = sync_channel(1);
+    std::thread::spawn(move || says.send(child.wait_with_output()));
+    said.recv_timeout(PATIENCE).map_or_else(
+        |_| {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            panic!("it did not end by itself")
+        },
+        |output| output.expect("its output"),
+    )
+}
+
+/// As with `| head -1`: it ends though nothing more comes, and quietly; what could not be printed whole comes again.
+#[test]
+fn it_ends_with_whoever_reads_it() {
+    let server = start("");
+    insert(&server, 0..1);
+    for args in [
+        &["t", "-g", "idle", "--from", "earliest"][..],
+        &["t", "-g", "end", "--from", "earliest", "--commit", "end"],
+    ] {
+        let mut child = spawn(&server, args);
+        let mut line = String::new();
+        // The pipe closes with the reader.
+        BufReader::new(child.stdout.take().expect("stdout")).read_line(&mut line).expect("a line");
+        assert!(line.contains("\"v\":0"), "{line}");
+        let output = ended(child);
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{args:?}");
+        let again = server.run("subscribe", &["t", "-g", args[2], "--timeout", "1s"]);
+        assert_eq!(numbers(&again), [0; 0], "what was printed is committed");
+    }
+    // A message that no pipe holds.
+    server.sql("CREATE TABLE d.wide (ts TIMESTAMP, v BIGINT, s VARCHAR(9000)); CREATE TOPIC wide AS SELECT v, s FROM d.wide");
+    let text = "x".repeat(8_000);
+    let rows: Vec<_> = (0..15).map(|v| format!("({}, {v}, '{text}')", 1_700_000_000_000_i64 + v)).collect();
+    server.sql(&format!("INSERT INTO d.wide VALUES {}", rows.join(" ")));
+    let mut child = spawn(&server, &["wide", "-g", "g", "--from", "earliest"]);
+    let mut line = String::new();
+    BufReader::with_capacity(100, child.stdout.take().expect("stdout")).read_line(&mut line).expect("a line");
+    let output = ended(child);
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+    let again = server.run("subscribe", &["wide", "-g", "g", "--timeout", "1s"]);
+    assert_eq!(numbers(&again), (0..15).collect::<Vec<_>>(), "it was not printed whole");
+}
+
+/// Lines of a stream as they come; the thread ends with it.
+fn lines_of(stream: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (says, said) = sync_channel(64);
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            if says.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    said
+}
+
+#[test]
+fn rebalances_and_broken_connections_are_told() {
+    let mut server = Server::start();
+    server.sql(
+        "CREATE DATABASE d VGROUPS 2; CREATE STABLE d.s (ts TIMESTAMP, v INT) TAGS (n INT); \
+         CREATE TOPIC t AS SELECT ts, v FROM d.s",
+    );
+    let mut child = spawn(&server, &["t", "-g", "g", "--from", "earliest"]);
+    let said = lines_of(child.stderr.take().expect("stderr"));
+    let printed = lines_of(child.stdout.take().expect("stdout"));
+    let next = || said.recv_timeout(PATIENCE).expect("a line on stderr");
+    server.sql("INSERT INTO d.c USING d.s TAGS (1) VALUES (now, 7)");
+    assert!(printed.recv_timeout(PATIENCE).expect("a row").contains("\"v\":7"), "it reads");
+    let other = server.run("subscribe", &["t", "-g", "g", "--timeout", "2s"]);
+    assert!(other.status.success(), "{}", stderr(&other));
+    let (lost, back) = (next(), next());
+    assert!(lost.starts_with("rebalanced: reads vgroups ") && lost.ends_with(" now, before 2, 3"), "{lost}");
+    assert!(back.starts_with("rebalanced: reads vgroups 2, 3 now, before "), "{back}");
+    server.kill_and_restart_on_the_same_port();
+    // Whether it was away long enough to be seen is chance; that it is back is not.
+    let line = next();
+    let back = if line.starts_with("lost the connection") { next() } else { line };
+    assert_eq!(back, "connected again");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
+        .expect("Ctrl-C");
+    assert!(child.wait().expect("it ends").success());
+    assert!(printed.recv().is_err(), "nothing of it on stdout");
 }

@@ -114,9 +114,16 @@ async fn c006_rule_06_a_zombie_neither_commits_nor_reads_nor_reports() {
     assert!(shown.0.is_none_or(|offset| !offset.contains("777")));
     assert_eq!(zombie.commit(lost, held, 1, 4).await, Err(Code::ConsumerMismatch));
     zombie.commit(lost, again[&lost], 5, 5).await.expect("with the new token");
-    zombie.report(lost, again[&lost], 778, 1).await;
+    zombie.report(lost, again[&lost], 6, 1).await;
     let shown = offsets(&connection).await[&i64::from(lost)].clone();
-    assert_eq!((shown.0.as_deref(), shown.2), (Some("wal:778/778"), rows + 1));
+    assert_eq!((shown.0.as_deref(), shown.2), (Some("wal:6/6"), rows + 1));
+    // Nobody has read what the log does not hold.
+    zombie.report(lost, again[&lost], 778, 9_000).await;
+    assert_eq!(offsets(&connection).await[&i64::from(lost)], shown);
+    // What is shown is never behind a commit, however long the next report takes.
+    zombie.commit(lost, again[&lost], 8, 6).await.expect("its own");
+    let shown = offsets(&connection).await[&i64::from(lost)].clone();
+    assert_eq!((shown.0.as_deref(), shown.1.as_deref()), (Some("wal:8/8"), Some("wal:8")));
 }
 
 /// Why the stream ends; what was under way before is of no interest.

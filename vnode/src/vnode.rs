@@ -420,9 +420,21 @@ impl Vnode {
     /// How far a group is behind that goes on at `position`.
     #[must_use]
     pub fn behind(&self, topic: TopicId, group: &str, position: Option<Version>) -> Behind {
+        let key = (topic, group.to_owned());
+        if !self.has_table_of(topic) {
+            return self.findings.beside(&key, position);
+        }
         let shown_end = self.state.read().shown_end();
         let first = self.group.positions().first;
-        self.findings.behind(&(topic, group.to_owned()), position, first, shown_end)
+        self.findings.behind(&key, position, first, shown_end)
+    }
+
+    /// Whether the table that a topic reads is in this shard; also for topics that read all tables of some kind, or that
+    /// are not known here.
+    #[must_use]
+    pub fn has_table_of(&self, topic: TopicId) -> bool {
+        let state = self.state.read();
+        state.topics.get(topic).is_none_or(|definition| self.topics.has_table(definition, &state))
     }
 
     /// Damage that a reader has come upon, for as long as the log reaches back to it. Consumers do not get past it; writes

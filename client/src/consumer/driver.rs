@@ -67,7 +67,8 @@ pub(super) async fn drive(shared: Arc<Shared>) {
         let Some(error) = shared.end_session(end) else { return };
         failed += 1;
         let pause = shared.connection.options().retry.pause(failed);
-        tracing::warn!(group = shared.config.group, %error, ?pause, "consumer lost its connection");
+        // A target of its own: a program that tells its users by itself mutes it.
+        tracing::warn!(target: "client::connection", group = shared.config.group, %error, ?pause, "consumer lost its connection");
         tokio::time::sleep(pause).await;
     }
 }
@@ -99,6 +100,7 @@ async fn session(shared: &Arc<Shared>, known: bool, reached: &mut bool) -> End {
         Err(status) => return End::of(&status),
     };
     *reached = true;
+    shared.state.lock().reached();
     tokio::select! {
         biased;
         end = watch_assignment(shared, watch) => end,
@@ -174,7 +176,9 @@ async fn receive(shared: &Shared, mut consume: Streaming<v1::ConsumeResponse>) -
             Ok(None) => {}
             Ok(Some(incoming)) => {
                 let now = shared.now();
-                shared.state.lock().received(incoming.key, incoming.generation, incoming.event, now);
+                let broken =
+                    shared.state.lock().received(incoming.key, incoming.generation, incoming.event, now);
+                broken.iter().for_each(tell_offline);
                 shared.changed.notify_waiters();
                 shared.outgoing.notify_waiters();
             }
@@ -193,7 +197,7 @@ async fn beat(shared: &Shared) -> End {
             Err(status) => match End::of(&status) {
                 End::Gone(error) => return End::Gone(error),
                 End::Broken(error) if error.code() == Code::Unreachable => return End::Broken(error),
-                End::Broken(error) => tracing::warn!(%error, "heartbeat failed"),
+                End::Broken(error) => tracing::warn!(group = shared.config.group, %error, "heartbeat failed"),
             },
         }
     }
@@ -211,7 +215,10 @@ impl Shared {
         state.disconnected();
         match end {
             // Streams end in any order when the coordinator lets a consumer go.
-            End::Broken(error) if self.config.reconnect && !state.is_leaving() => Some(error),
+            End::Broken(error) if self.config.reconnect && !state.is_leaving() => {
+                state.lost(&error);
+                Some(error)
+            }
             End::Broken(error) | End::Gone(error) => {
                 state.gone(&error);
                 self.changed.notify_waiters();

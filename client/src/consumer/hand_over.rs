@@ -12,7 +12,8 @@ use proto::v1;
 use super::offsets::Commit;
 use super::state::{Key, Reading, Request, State};
 
-/// A vgroup of a subscribed topic of which nothing is delivered, to nobody of the group: its shard does not serve.
+/// A vgroup of a subscribed topic of which nothing is delivered: its shard does not serve anybody, or cannot read its log
+/// where this consumer stands.
 #[derive(Clone, Debug)]
 pub struct OfflineVgroup {
     /// The topic.
@@ -88,6 +89,7 @@ impl State {
         // Starts at its position with the next poll, if it stays after all.
         part.reading = Reading::Idle;
         if revoked {
+            part.broken = None;
             // What was fetched and not handed out is the next owner's; so are answers under way.
             part.read_to = part.position.and_then(|at| u64::try_from(at).ok()).unwrap_or(0);
             self.generation += 1;
@@ -123,6 +125,9 @@ impl State {
 
     /// Vgroups of which nothing is delivered.
     pub(crate) fn offline(&self) -> Vec<OfflineVgroup> {
-        self.exceptions.offline.values().cloned().collect()
+        let broken = self.parts.keys().filter_map(|key| Some((*key, self.broken(*key)?)));
+        let mut offline: BTreeMap<_, _> = broken.collect();
+        offline.extend(self.exceptions.offline.iter().map(|(key, offline)| (*key, offline.clone())));
+        offline.into_values().collect()
     }
 }

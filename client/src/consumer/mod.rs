@@ -5,6 +5,7 @@ mod driver;
 mod hand_over;
 #[cfg(test)]
 mod hand_over_tests;
+mod membership;
 mod message;
 mod offsets;
 #[doc(hidden)]
@@ -30,6 +31,7 @@ use tokio::time::Instant;
 
 pub use config::{AutoOffsetReset, ConfigError, ConsumerConfig};
 pub use hand_over::OfflineVgroup;
+pub use membership::Membership;
 pub use message::{Block, Message, MessageKind, Skipped};
 pub use offsets::VgroupAssignment;
 
@@ -387,10 +389,19 @@ impl Consumer {
     }
 
     /// Vgroups of the subscribed topics of which nothing is delivered because their shards do not serve: damaged, or their
-    /// files are gone. The others go on; once one is back it is left out here and its messages begin. Each is logged once.
+    /// files are gone. Also those whose log cannot be read where this consumer stands; [`seek`](Self::seek) behind the
+    /// place goes on. The others go on; once one is back it is left out here and its messages begin. Each is logged once,
+    /// and is no error of [`poll`](Self::poll).
     #[must_use]
     pub fn offline(&self) -> Vec<OfflineVgroup> {
         self.shared.state.lock().offline()
+    }
+
+    /// Which vgroups this consumer has, and whether it is connected: for programs that tell people of rebalances and
+    /// broken connections.
+    #[must_use]
+    pub fn membership(&self) -> Membership {
+        self.shared.state.lock().membership()
     }
 
     /// Messages without end: the same as polling for ever. Ends behind an error that closes the consumer.

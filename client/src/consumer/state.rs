@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Code, Error, Precision, Result};
+use model::{Code, Error, ErrorKind, Precision, Result};
 use proto::v1;
 
 use super::config::AutoOffsetReset;
 use super::hand_over::{Exceptions, OfflineVgroup};
+use super::membership::Membership;
 use super::message::{Block, Message, MessageKind, RecordRun, Skipped};
 use super::offsets::Commit;
 
@@ -78,6 +79,8 @@ pub(crate) enum Event {
         position: u64,
         log: LogRange,
         reading_on: bool,
+        /// The topic's table is in no shard.
+        no_table: bool,
     },
     Fault(Error),
 }
@@ -111,9 +114,16 @@ pub(crate) enum Step {
 
 /// A vgroup that answered with an error rests this long.
 const REST: Duration = Duration::from_millis(100);
+/// One whose shard cannot read its log rests longer: only an operator, or retention, mends that.
+const REST_BROKEN: Duration = Duration::from_secs(5);
 /// Records that nobody sees and that come after a commit move the position only by this many at once: a commit is such
 /// a record itself, and else an idle consumer would commit for ever.
 const IDLE_VERSIONS_MAX: i64 = 1_024;
+
+/// Whether an error says that the shard cannot read its log on, whoever asks: damage, an unreadable disk, a fault of ours.
+fn is_broken(error: &Error) -> bool {
+    matches!(error.code().kind(), ErrorKind::Damaged | ErrorKind::Internal) || error.code() == Code::Io
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -123,7 +133,25 @@ pub(super) enum Phase {
     Idle,
     Ready,
     /// The group's coordinator no longer knows the consumer, or the application closed it.
-    Closed(Code, String),
+    Closed(Closed),
+}
+
+/// Why a consumer is closed: what of an error can be compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Closed {
+    code: Code,
+    text: String,
+    help: String,
+}
+
+impl Closed {
+    fn by(error: &Error) -> Self {
+        Self { code: error.code(), text: error.message().to_owned(), help: error.help().to_owned() }
+    }
+
+    fn error(&self) -> Error {
+        Error::text(self.code, self.text.clone()).hint(self.help.clone())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +186,8 @@ pub(super) struct Part {
     pub(super) in_hands: bool,
     /// About to be another member's: nothing more is delivered.
     pub(super) revoked: bool,
+    /// Why nothing comes of it though it is this consumer's: its shard cannot read on. Until something comes.
+    pub(super) broken: Option<Error>,
     /// The reader waits for the log to grow: it has nothing that could still come.
     at_end: bool,
 }
@@ -178,6 +208,7 @@ impl Part {
             rows: 0,
             in_hands: false,
             revoked: false,
+            broken: None,
             at_end: false,
         }
     }
@@ -229,6 +260,12 @@ pub(crate) struct State {
     leaving: bool,
     /// Number of the current consume stream.
     session: u64,
+    /// Sessions that the server has answered.
+    connections: u64,
+    /// Why there is no connection now, where there was one.
+    lost: Option<Error>,
+    /// Topics whose table is in no shard.
+    without_table: BTreeSet<u64>,
 }
 
 impl State {
@@ -255,6 +292,9 @@ impl State {
             left: false,
             leaving: false,
             session: 0,
+            connections: 0,
+            lost: None,
+            without_table: BTreeSet::new(),
         }
     }
 
@@ -302,14 +342,14 @@ impl State {
     pub(crate) fn gone(&mut self, error: &Error) {
         self.forget_all();
         if !self.is_shut() {
-            self.phase = Phase::Closed(error.code(), error.message().to_owned());
+            self.phase = Phase::Closed(Closed::by(error));
         }
     }
 
     /// Closed by the application, for good.
     pub(crate) fn shut(&mut self) {
         self.forget_all();
-        self.phase = Phase::Closed(Code::ConsumerClosed, String::new());
+        self.phase = Phase::Closed(Closed::by(&Error::of(Code::ConsumerClosed)));
     }
 
     fn forget_all(&mut self) {
@@ -319,6 +359,7 @@ impl State {
         self.queue.clear();
         self.errors.clear();
         self.denied.clear();
+        self.without_table.clear();
         self.requested.clear();
         self.requests.clear();
         self.connected = false;
@@ -335,14 +376,13 @@ impl State {
     }
 
     pub(crate) fn is_shut(&self) -> bool {
-        matches!(&self.phase, Phase::Closed(Code::ConsumerClosed, _))
+        matches!(&self.phase, Phase::Closed(closed) if closed.code == Code::ConsumerClosed)
     }
 
     /// Why calls fail, if they do.
     pub(crate) fn closed(&self) -> Option<Error> {
         match &self.phase {
-            Phase::Closed(code, text) if text.is_empty() => Some(Error::of(*code)),
-            Phase::Closed(code, text) => Some(Error::text(*code, text.clone())),
+            Phase::Closed(closed) => Some(closed.error()),
             _ => None,
         }
     }
@@ -410,13 +450,37 @@ impl State {
         self.credit = 0;
         self.connected = true;
         self.release_again();
-        let read: Vec<_> =
-            self.parts.iter().filter(|(_, p)| p.reading == Reading::Active).map(|(key, _)| *key).collect();
+        // Another server, or the same one after a repair, may read what the last one could not.
+        let reads = |part: &Part| part.reading == Reading::Active || part.broken.is_some();
+        let read: Vec<_> = self.parts.iter().filter(|(_, p)| reads(p)).map(|(key, _)| *key).collect();
         for key in read {
             self.start(key);
         }
         self.refill();
         self.session
+    }
+
+    /// The server has answered the new session.
+    pub(crate) fn reached(&mut self) {
+        self.connections += 1;
+        self.lost = None;
+    }
+
+    /// The session ended by `error`, and another will be tried.
+    pub(crate) fn lost(&mut self, error: &Error) {
+        self.lost = Some(error.clone());
+    }
+
+    /// How the consumer stands.
+    pub(crate) fn membership(&self) -> Membership {
+        let topic = |key: &Key| Some((self.topics.get(&key.topic)?.name.clone(), key.vgroup));
+        let name = |topic: &u64| Some(self.topics.get(topic)?.name.clone());
+        Membership {
+            vgroups: self.parts.keys().filter_map(topic).collect(),
+            connections: self.connections,
+            lost: self.lost.clone(),
+            topics_without_table: self.without_table.iter().filter_map(name).collect(),
+        }
     }
 
     /// The stream broke; what was fetched may still be handed out.
@@ -466,16 +530,26 @@ impl State {
         }
     }
 
-    /// Something of the vgroup `key`, in answer to the start called `generation`.
-    pub(crate) fn received(&mut self, key: Key, generation: u64, event: Event, now: Duration) {
+    /// Something of the vgroup `key`, in answer to the start called `generation`. Returns the vgroup where this is the
+    /// news that nothing comes of it.
+    pub(crate) fn received(
+        &mut self,
+        key: Key,
+        generation: u64,
+        event: Event,
+        now: Duration,
+    ) -> Option<OfflineVgroup> {
         if matches!(event, Event::Message(_)) {
             self.credit = self.credit.saturating_sub(1);
         }
         let part = self.parts.get_mut(&key).filter(|part| part.generation == generation);
         let Some(part) = part.filter(|_| !self.denied.contains(&key.topic)) else {
             self.refill();
-            return;
+            return None;
         };
+        if !matches!(event, Event::Fault(_)) {
+            part.broken = None;
+        }
         match event {
             Event::Message(message) => {
                 part.log = Some(message.log);
@@ -483,7 +557,11 @@ impl State {
                 part.at_end = false;
                 self.queue.push_back(Queued { key, message, trailing: None });
             }
-            Event::CaughtUp { position, log, reading_on } => {
+            Event::CaughtUp { position, log, reading_on, no_table } => {
+                match no_table {
+                    true => self.without_table.insert(key.topic),
+                    false => self.without_table.remove(&key.topic),
+                };
                 part.at_end = !reading_on;
                 part.log = Some(log);
                 part.read_to = position;
@@ -500,11 +578,29 @@ impl State {
                     Code::ConsumerNotExist => self.gone(&error),
                     // The next heartbeat's answer says it too, or that the right is back.
                     Code::NoPrivilege => self.deny(key.topic, error),
+                    _ if is_broken(&error) => return self.broke(key, error, now),
                     _ if error.may_retry() && error.code() != Code::FetchTimeout => {}
                     _ => self.errors.push_back((key, error)),
                 }
             }
         }
+        None
+    }
+
+    /// The shard cannot read on: no error of a poll, which would end applications that the other vgroups have rows for.
+    fn broke(&mut self, key: Key, error: Error, now: Duration) -> Option<OfflineVgroup> {
+        let part = self.parts.get_mut(&key)?;
+        part.reading = Reading::Resting { until: now + REST_BROKEN };
+        let is_news = part.broken.as_ref().is_none_or(|known| known.message() != error.message());
+        part.broken = Some(error);
+        self.broken(key).filter(|_| is_news)
+    }
+
+    /// Why nothing comes of a vgroup of this consumer, if so.
+    pub(super) fn broken(&self, key: Key) -> Option<OfflineVgroup> {
+        let error = self.parts.get(&key)?.broken.clone()?;
+        let topic = self.topics.get(&key.topic)?.name.clone();
+        Some(OfflineVgroup { topic, vgroup: key.vgroup, error })
     }
 
     // -------------------------------------------------------------------------------------------------------- poll
@@ -534,8 +630,10 @@ impl State {
     /// Whether something may still come of what is in the log already: a message is here or on its way, or replay holds
     /// one back. Not while the connection is broken, which may take any time.
     pub(crate) fn is_reading(&self) -> bool {
-        let reads =
-            |(key, part): (&Key, &Part)| !part.at_end && !part.revoked && !self.denied.contains(&key.topic);
+        let reads = |(key, part): (&Key, &Part)| {
+            let is_held = part.at_end || part.revoked || part.broken.is_some();
+            !is_held && !self.denied.contains(&key.topic)
+        };
         !self.queue.is_empty() || (self.connected && self.parts.iter().any(reads))
     }
 

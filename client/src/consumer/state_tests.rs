@@ -105,9 +105,15 @@ impl Rig {
     }
 
     fn event(&mut self, vgroup: u32, event: Event) {
+        self.event_news(vgroup, event);
+    }
+
+    /// The same; whether it is the news that nothing comes of the vgroup.
+    fn event_news(&mut self, vgroup: u32, event: Event) -> bool {
         let generation = self.started(vgroup).expect("not started").0;
-        self.state.received(key(vgroup), generation, event, self.now);
+        let news = self.state.received(key(vgroup), generation, event, self.now);
         self.pump();
+        news.is_some()
     }
 
     pub(super) fn message(&mut self, vgroup: u32, begin: u64, next: u64) {
@@ -116,7 +122,7 @@ impl Rig {
 
     fn caught_up(&mut self, vgroup: u32, position: u64) {
         let log = LogRange { first: 1, end: position };
-        self.event(vgroup, Event::CaughtUp { position, log, reading_on: false });
+        self.event(vgroup, Event::CaughtUp { position, log, reading_on: false, no_table: false });
     }
 
     /// Entry and look of one poll with timeout 0: the commits it sends and what it returns.
@@ -654,7 +660,7 @@ fn it_reads_until_every_vgroup_waits_for_new_writes() {
     rig.caught_up(2, 5);
     assert!(rig.state.is_reading(), "the other may still have something");
     let log = LogRange { first: 1, end: 9 };
-    rig.event(3, Event::CaughtUp { position: 4, log, reading_on: true });
+    rig.event(3, Event::CaughtUp { position: 4, log, reading_on: true, no_table: false });
     assert!(rig.state.is_reading(), "only time was up");
     rig.message(3, 4, 9);
     rig.poll().unwrap();
@@ -668,24 +674,61 @@ fn it_reads_until_every_vgroup_waits_for_new_writes() {
     assert!(!rig.state.is_reading(), "who knows when that is mended");
 }
 
-/// C073: the error that ends a vgroup's messages comes behind them, however late the application polls.
 #[test]
 fn what_came_before_an_error_is_handed_out_first() {
     let mut rig = Rig::reading(settings(), &[2, 3]);
     rig.message(2, 1, 2);
     rig.message(2, 2, 5);
-    rig.event(2, Event::Fault(Error::of(Code::Damaged)));
+    rig.event(2, Event::Fault(Error::of(Code::TopicNotExist)));
     rig.message(3, 1, 9);
     rig.now += Duration::from_secs(1);
     let begins: Vec<i64> = (0..2).map(|_| rig.poll().expect("a message").begin()).collect();
     assert_eq!(begins, [1, 2]);
-    assert_eq!(rig.poll_error(), Code::Damaged, "before messages of others: they may never end");
+    assert_eq!(rig.poll_error(), Code::TopicNotExist, "before messages of others: they may never end");
     assert_eq!(rig.poll().expect("a message").vgroup(), 3);
     // An error of before a seek is not of what is read after it.
-    rig.event(2, Event::Fault(Error::of(Code::Damaged)));
+    rig.event(2, Event::Fault(Error::of(Code::TopicNotExist)));
     rig.state.seek("t", 2, 1).unwrap();
     rig.pump();
     assert!(rig.poll().is_none());
+}
+
+/// C073: a vgroup whose log is damaged is told once, and holds back nobody.
+#[test]
+fn c073_what_cannot_be_read_holds_the_others_back_by_nothing() {
+    let damage = |version| Event::Fault(Error::with(Code::Damaged, format!("version={version}")));
+    let offline = |rig: &Rig| rig.state.offline().iter().map(|o| o.vgroup).collect::<Vec<_>>();
+    let mut rig = Rig::reading(settings(), &[2, 3]);
+    rig.message(2, 1, 2);
+    assert!(rig.event_news(2, damage(2)));
+    rig.message(3, 1, 9);
+    assert_eq!(offline(&rig), [2]);
+    let vgroups: Vec<_> = (0..2).map(|_| rig.poll().expect("no error").vgroup()).collect();
+    assert_eq!(vgroups, [2, 3]);
+    rig.caught_up(3, 9);
+    assert!(!rig.state.is_reading(), "nothing more is to be waited for");
+    // Tried again by and by, and not told again for the same.
+    let started = rig.started(2);
+    rig.now += Duration::from_secs(1);
+    assert!(rig.poll().is_none());
+    assert_eq!(rig.started(2), started);
+    rig.now += Duration::from_secs(5);
+    assert!(rig.poll().is_none());
+    assert_ne!(rig.started(2), started);
+    assert!(!rig.event_news(2, damage(2)));
+    assert!(rig.event_news(2, damage(7)), "another place is news");
+    // A seek goes on at once; a message says that it is over.
+    rig.state.seek("t", 2, 1).unwrap();
+    rig.pump();
+    rig.message(2, 8, 9);
+    assert_eq!((rig.poll().expect("a message").begin(), offline(&rig)), (8, vec![]));
+    // A new session asks again at once: the server may have been repaired.
+    assert!(rig.event_news(2, damage(9)));
+    rig.state.disconnected();
+    rig.connect();
+    assert_eq!(rig.started(2).expect("started").1, Some(9));
+    rig.caught_up(2, 9);
+    assert_eq!(offline(&rig), [0; 0]);
 }
 
 #[test]

@@ -51,6 +51,7 @@ impl Decoder {
                     position: at.position,
                     log: LogRange { first: at.log_first, end: at.log_end },
                     reading_on: at.reading_on,
+                    no_table: at.no_table,
                 },
             },
             Wire::Fault(fault) => Incoming {

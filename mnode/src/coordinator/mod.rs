@@ -2,6 +2,7 @@
 //! they are, which shards cannot be reached. Counts ticks, reads no clock; decides by returning commands.
 
 mod assignment;
+mod farewell;
 mod hand_over;
 mod liveness;
 mod plan;
@@ -20,7 +21,7 @@ use model::{ConsumerId, Result, TopicId};
 use crate::state::{Command, GroupKey, MnodeState};
 
 pub use assignment::{ConsumerAssignment, HandOver, OfflineVgroup, TopicAssignment};
-pub use progress::{PlaceReport, Progress};
+pub use progress::{OwnerCommit, PlaceReport, Progress};
 pub use work::Work;
 
 /// The leader's volatile side of the consumer groups.
@@ -30,6 +31,7 @@ pub struct Coordinator {
     progress: progress::Reports,
     reach: reach::Reach,
     hand_overs: hand_over::HandOvers,
+    farewells: farewell::Farewells,
 }
 
 /// What a consumer says with each heartbeat.
@@ -60,7 +62,11 @@ impl Coordinator {
         self.reach.tick();
         self.hand_overs.tick(state);
         let clear = state.consumers().filter(|c| c.is_clear()).map(|c| c.id).collect();
-        let expired = self.liveness.tick(state);
+        let mut expired = BTreeMap::new();
+        for overdue in self.liveness.tick(state) {
+            expired.insert(overdue.consumer, overdue.subscription);
+            self.removed(overdue.consumer, overdue.farewell);
+        }
         self.progress.retain(state);
         let mut commands = Vec::new();
         let delete = Command::Delete { consumers: clear };
@@ -97,6 +103,15 @@ impl Coordinator {
     /// A subscribe request was accepted: whatever was counted before no longer holds.
     pub fn subscribed(&mut self, consumer: ConsumerId) {
         self.liveness.reset(consumer);
+        self.is_back(consumer);
+    }
+
+    /// The owner's commit was stored: it has read as far, though its next heartbeat is yet to come.
+    pub fn committed(&mut self, state: &MnodeState, commit: &OwnerCommit) {
+        if let Ok(consumer) = state.consumer(commit.consumer) {
+            let key = GroupKey { topic: commit.topic, group: consumer.group.clone() };
+            self.progress.committed(&key, commit);
+        }
     }
 
     /// When the consumer was last known to poll, nanoseconds since the epoch.

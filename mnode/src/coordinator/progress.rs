@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use model::{ConsumerId, Epoch, TopicId, VgroupId};
+use model::{ConsumerId, Epoch, TopicId, Version, VgroupId};
 
-use crate::state::{Group, GroupKey, MnodeState, Place, Settled};
+use crate::state::{Group, GroupKey, MnodeState, Place, ReportedOffset, Settled};
 
 /// One vgroup in a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,21 @@ pub struct PlaceReport {
     pub place: Place,
     /// Rows delivered to the application since it got the vgroup with this token.
     pub rows: u64,
+}
+
+/// A commit that was stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnerCommit {
+    /// Whose.
+    pub consumer: ConsumerId,
+    /// Topic.
+    pub topic: TopicId,
+    /// Vgroup.
+    pub vgroup: VgroupId,
+    /// The token under which the consumer has it.
+    pub epoch: Epoch,
+    /// Next version to read.
+    pub offset: Version,
 }
 
 /// What SHOW SUBSCRIPTIONS says of a vgroup of a group.
@@ -56,7 +71,7 @@ impl Reports {
             return;
         }
         let (mut place, mut rows) = (report.place, report.rows);
-        if let crate::state::ReportedOffset::Log(offset) = place.offset {
+        if let ReportedOffset::Log(offset) = place.offset {
             // A consumer that sought ahead of what it had seen of the log must not show an offset beyond its end.
             place.end = place.end.max(offset);
         }
@@ -68,6 +83,18 @@ impl Reports {
             rows = rows.max(last.rows);
         }
         reports.insert(report.vgroup, Report { consumer, epoch: report.epoch, place, rows });
+    }
+
+    /// Whoever commits has read as far: what is shown must not lie below what it has committed since it reported.
+    pub(super) fn committed(&mut self, key: &GroupKey, commit: &OwnerCommit) {
+        let report = self.0.get_mut(key).and_then(|reports| reports.get_mut(&commit.vgroup));
+        let is_owners =
+            |report: &&mut Report| (report.consumer, report.epoch) == (commit.consumer, commit.epoch);
+        let Some(Report { place, .. }) = report.filter(is_owners) else { return };
+        let offset = commit.offset.0;
+        if !matches!(place.offset, ReportedOffset::Log(at) if at >= offset) {
+            *place = Place { offset: ReportedOffset::Log(offset), end: place.end.max(offset) };
+        }
     }
 
     /// What the owner in force has reported under its token.

@@ -1,10 +1,10 @@
 //! One test for each of the rules of tmq.md section 16 that the coordinator has to keep, by their numbers, and for the
 //! timers of 7.1 and the field cases of rebalancing. Virtual time: a tick is a call.
 
-use model::{Code, ConsumerId, Epoch, VgroupId};
+use model::{Code, ConsumerId, Epoch, Version, VgroupId};
 
 use super::world::World;
-use super::{Heartbeat, PlaceReport};
+use super::{Heartbeat, OwnerCommit, PlaceReport};
 use crate::spec::{ConsumerParameters, Grant, OffsetReset, TopicKind, TopicMeta, TopicSpec};
 use crate::state::{Command, ConsumerState, Event, GROUPS_MAX, GroupKey, Place, Rebalance, ReportedOffset};
 
@@ -374,6 +374,56 @@ fn rule_27_position_and_end_are_one_pair_and_rows_are_summed_on_owner_change() {
     let heartbeat = Heartbeat { consumer: ConsumerId(2), polled: false, places: vec![late] };
     world.coordinator.heartbeat(&world.state, &heartbeat, 0).unwrap();
     assert_eq!(progress(&world).rows, 75);
+}
+
+#[test]
+fn a_commit_counts_as_read_until_the_next_report() {
+    let mut world = joined(1, &[1]);
+    let (key, vgroup) = (world.key("g", "t"), VgroupId(2));
+    let epoch = world.group("t").owners[&vgroup].epoch;
+    let commit = |epoch, offset| OwnerCommit {
+        consumer: ConsumerId(1),
+        topic: key.topic,
+        vgroup,
+        epoch,
+        offset: Version(offset),
+    };
+    let place = |w: &World| w.coordinator.progress(w.group("t"), &key, vgroup).place;
+    world.coordinator.committed(&world.state, &commit(epoch, 10));
+    assert_eq!(place(&world), None, "NULL before the first heartbeat");
+    report(&mut world, 1, vgroup, 105, 106, 70);
+    for (epoch, offset, shown, end) in
+        [(epoch, 100, 105, 106), (epoch, 106, 106, 106), (epoch, 110, 110, 110), (Epoch(0), 200, 110, 110)]
+    {
+        world.coordinator.committed(&world.state, &commit(epoch, offset));
+        assert_eq!(place(&world), Some(Place { offset: ReportedOffset::Log(shown), end }), "{offset}");
+    }
+    report(&mut world, 1, vgroup, 7, 110, 70);
+    let sought = Place { offset: ReportedOffset::Log(7), end: 110 };
+    assert_eq!(place(&world), Some(sought), "it sought back, and says so");
+}
+
+#[test]
+fn who_is_removed_is_told_why_until_it_subscribes_again() {
+    let mut world = joined(2, &[1]);
+    let told = |w: &World| w.coordinator.why_removed(ConsumerId(1), None).map(|error| error.to_string());
+    assert_eq!(told(&world), None);
+    for _ in 0..6 {
+        world.tick();
+    }
+    assert!(
+        told(&world)
+            .is_some_and(|text| text.contains("group=g: no heartbeat came for session.timeout.ms=12000"))
+    );
+    world.subscribe(1, &["t"]).unwrap();
+    world.drive();
+    assert_eq!(told(&world), None);
+    world.drop_group("g", "t", true).unwrap();
+    assert!(told(&world).is_some_and(|text| text.contains("DROP CONSUMER GROUP FORCE topic=t group=g")));
+    world.subscribe(1, &["t"]).unwrap();
+    world.drive();
+    world.drop_topic("t", true).unwrap();
+    assert!(told(&world).is_some_and(|text| text.contains("DROP TOPIC FORCE topic=t group=g")));
 }
 
 #[test]

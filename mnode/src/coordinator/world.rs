@@ -54,6 +54,9 @@ impl World {
             match event {
                 Event::Refused(error) => return Err(error.clone()),
                 Event::Subscribed(id) => self.coordinator.subscribed(*id),
+                Event::Dropped(consumers) => consumers
+                    .iter()
+                    .for_each(|(id, farewell)| self.coordinator.removed(*id, farewell.clone())),
                 Event::Pending(key) => self.coordinator.switch_replaced(key),
                 _ => {}
             }

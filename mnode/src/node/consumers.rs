@@ -3,7 +3,7 @@
 use model::{Code, ConsumerId, Epoch, Error, Result, TopicId};
 
 use super::{Inner, Mnode};
-use crate::coordinator::{ConsumerAssignment, Heartbeat, HeartbeatReply};
+use crate::coordinator::{ConsumerAssignment, Heartbeat, HeartbeatReply, OwnerCommit};
 use crate::spec::ConsumerSpec;
 use crate::state::{Command, ConsumerState};
 
@@ -64,7 +64,20 @@ impl Mnode {
     pub fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<HeartbeatReply> {
         let now_ns = self.inner.clock.now_ns();
         let machine = self.inner.machine.read();
-        self.inner.notices.coordinator.lock().heartbeat(&machine.state, heartbeat, now_ns)
+        let reply = self.inner.notices.coordinator.lock().heartbeat(&machine.state, heartbeat, now_ns);
+        reply.map_err(|error| self.inner.why_removed(heartbeat.consumer, error))
+    }
+
+    /// A commit of this owner was stored: SHOW SUBSCRIPTIONS does not show it behind that until its next heartbeat.
+    pub fn committed(&self, commit: &OwnerCommit) {
+        let machine = self.inner.machine.read();
+        self.inner.notices.coordinator.lock().committed(&machine.state, commit);
+    }
+
+    /// Why a consumer of `user` was removed, where that was by force or by a timeout and not long ago.
+    #[must_use]
+    pub fn why_removed(&self, user: &str, id: ConsumerId) -> Option<Error> {
+        self.inner.notices.coordinator.lock().why_removed(id, Some(user))
     }
 
     /// The assignment in force.
@@ -125,7 +138,15 @@ impl Mnode {
 
 impl Inner {
     fn assignment(&self, id: ConsumerId) -> Result<ConsumerAssignment> {
-        self.read(|state| self.notices.coordinator.lock().assignment(state, id))
+        let assignment = self.read(|state| self.notices.coordinator.lock().assignment(state, id));
+        assignment.map_err(|error| self.why_removed(id, error))
+    }
+
+    /// `error`, with its cause where it says that the consumer is not known.
+    fn why_removed(&self, id: ConsumerId, error: Error) -> Error {
+        let is_removed = error.code() == Code::ConsumerNotExist;
+        let why = is_removed.then(|| self.notices.coordinator.lock().why_removed(id, None));
+        why.flatten().unwrap_or(error)
     }
 
     async fn wait(
@@ -137,7 +158,8 @@ impl Inner {
         loop {
             self.is_stopping()?;
             // Known first, so that unknown ids cost no memory; then register, then look: no change falls in between.
-            self.read(|state| state.consumer(id).map(|_| ()))?;
+            let known = self.read(|state| state.consumer(id).map(|_| ()));
+            known.map_err(|error| self.why_removed(id, error))?;
             let mut woken = self.notices.of_consumer(id);
             let assignment = self.assignment(id)?;
             if enough(&assignment) {

@@ -64,7 +64,8 @@ impl Inner {
         .await;
         if !failures.is_empty() {
             for (vgroup, error) in failures {
-                warn!(group = key.group, topic = %key.topic, %vgroup, %error, "shard did not take its owner");
+                let topic = self.read(|state| state.topic_name(key.topic));
+                warn!(group = key.group, topic, %vgroup, %error, "shard did not take its owner");
                 self.notices.coordinator.lock().switch_failed(key, vgroup, error);
             }
             // The guard is released: the next plan replaces this switch by one without these shards.
@@ -79,7 +80,9 @@ impl Inner {
         match activation {
             Some(command @ Command::Activate { epoch: pending, .. }) if Some(pending) == epoch => {
                 self.submit(&command).await?;
-                info!(group = key.group, topic = %key.topic, epoch = %pending, moved = changes.len(), "rebalanced");
+                let topic = self.read(|state| state.topic_name(key.topic));
+                let moved: Vec<u32> = changes.iter().map(|(vgroup, _)| vgroup.0).collect();
+                info!(group = key.group, topic, epoch = %pending, ?moved, "rebalanced");
                 Ok(())
             }
             // Dropped meanwhile.

@@ -60,6 +60,10 @@ impl Notices {
                     self.wake.notify_one();
                 }
                 Event::Assigned(consumers) => self.wake_consumers(consumers),
+                Event::Dropped(consumers) => {
+                    let mut coordinator = self.coordinator.lock();
+                    consumers.into_iter().for_each(|(id, farewell)| coordinator.removed(id, farewell));
+                }
                 Event::Gone(consumers) => {
                     let mut senders = self.consumers.lock();
                     // Dropping a sender wakes its receivers, who then find the consumer gone.

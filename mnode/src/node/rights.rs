@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use model::{ConsumerId, Result, TopicId, VgroupId};
+use model::{Code, ConsumerId, Result, TopicId, VgroupId};
 
 use super::Mnode;
 use crate::shards::TopicInfo;
@@ -42,7 +42,11 @@ impl Mnode {
     /// # Errors
     /// 0x03E6 no such consumer of theirs; 0x4001 it has not subscribed to the topic; 0x0303 the right was taken.
     pub fn check_consume(&self, by: &str, id: ConsumerId, topic: TopicId) -> Result<()> {
-        self.inner.read(|state| state.check_consume(by, id, topic))
+        let checked = self.inner.read(|state| state.check_consume(by, id, topic));
+        checked.map_err(|error| match error.code() {
+            Code::ConsumerNotExist => self.why_removed(by, id).unwrap_or(error),
+            _ => error,
+        })
     }
 
     /// Whether `by` may look at the offsets of a topic in one of its vgroups.

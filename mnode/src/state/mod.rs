@@ -66,6 +66,17 @@ pub enum Event {
     Assigned(BTreeSet<ConsumerId>),
     /// These are no longer known.
     Gone(BTreeSet<ConsumerId>),
+    /// These are being removed by force, with what each is told of it. Their [`Gone`](Self::Gone) follows.
+    Dropped(BTreeMap<ConsumerId, Farewell>),
+}
+
+/// What a consumer that was removed is told.
+#[derive(Clone, Debug)]
+pub struct Farewell {
+    /// Whose it was: nobody else is told.
+    pub user: String,
+    /// 0x03E6 with its cause.
+    pub error: Error,
 }
 
 /// The next number of each kind. A number that was given out is not given again, whatever becomes of its bearer.

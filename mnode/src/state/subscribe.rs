@@ -32,6 +32,11 @@ impl MnodeState {
         self.consumers.get(&id)
     }
 
+    /// The topic's name for people; its number once it is dropped.
+    pub(crate) fn topic_name(&self, id: TopicId) -> String {
+        self.catalog.topic_by_id(id).map_or_else(|| id.to_string(), |topic| topic.name.clone())
+    }
+
     /// All or nothing: any fault leaves the earlier subscription running.
     pub(super) fn check_subscribe(&self, spec: &ConsumerSpec, topics: &[String]) -> Result<()> {
         let known = self.consumers.get(&spec.id);

@@ -1,12 +1,12 @@
 //! CREATE, RELOAD and DROP TOPIC, DROP CONSUMER GROUP.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{Code, ConsumerId, Error, Result, TopicId};
+use model::{Code, Error, Result, TopicId};
 
 use super::settings::TOPICS_MAX;
-use super::{Event, GroupKey, IntentKind, MnodeState};
+use super::{Consumer, Event, Farewell, GroupKey, IntentKind, MnodeState};
 use crate::shards::{TopicDdl, TopicInfo};
 use crate::spec::{Access, DropGroupSpec, DropTopicSpec, ReloadSpec, TopicKind, TopicMeta, TopicSpec};
 
@@ -129,8 +129,9 @@ impl MnodeState {
     /// Topic, groups and (with FORCE) consumers are out of sight at once; the shards' offsets follow.
     pub(super) fn apply_drop_topic(&mut self, by: &str, spec: &DropTopicSpec, time_ns: i64) -> Vec<Event> {
         let Ok(topic) = self.topic_seen(by, &spec.name).cloned() else { return vec![Event::Unchanged] };
-        let users = self.consumers.values().filter(|c| c.concerns(topic.id)).map(|c| c.id).collect();
-        let mut events = self.delete_consumers(&users);
+        let hint = "create the topic again and subscribe, or subscribe to other topics";
+        let cause = format!("DROP TOPIC FORCE topic={}", topic.name);
+        let mut events = self.drop_consumers(&cause, hint, |c| c.concerns(topic.id));
         self.groups.retain(|key, _| key.topic != topic.id);
         self.catalog_mut().remove_topic(topic.id);
         self.forget_rights(Some(topic.id), None);
@@ -175,14 +176,25 @@ impl MnodeState {
         if self.groups.remove(&key).is_none() {
             return vec![Event::Unchanged];
         }
-        let users: BTreeSet<ConsumerId> = self
-            .consumers
-            .values()
-            .filter(|c| c.group == spec.group && c.concerns(topic.id))
-            .map(|c| c.id)
-            .collect();
-        let mut events = self.delete_consumers(&users);
+        let hint = "subscribe again: the group begins anew, by auto.offset.reset";
+        let cause = format!("DROP CONSUMER GROUP FORCE topic={}", topic.name);
+        let is_user = |c: &Consumer| c.group == spec.group && c.concerns(topic.id);
+        let mut events = self.drop_consumers(&cause, hint, is_user);
         events.extend(self.log_intent(topic.database, IntentKind::DropGroup { key }, time_ns));
+        events
+    }
+
+    /// Deletes consumers that a statement takes the ground from; each is told which one.
+    fn drop_consumers(&mut self, cause: &str, hint: &str, which: impl Fn(&Consumer) -> bool) -> Vec<Event> {
+        let farewell = |consumer: &Consumer| {
+            let why = format!("removed by {cause} group={}", consumer.group);
+            let error = Error::with(Code::ConsumerNotExist, why).hint(hint);
+            (consumer.id, Farewell { user: consumer.user.clone(), error })
+        };
+        let dropped: BTreeMap<_, _> = self.consumers.values().filter(|c| which(c)).map(farewell).collect();
+        let ids = dropped.keys().copied().collect();
+        let mut events = vec![Event::Dropped(dropped)];
+        events.extend(self.delete_consumers(&ids));
         events
     }
 

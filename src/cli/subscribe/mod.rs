@@ -2,6 +2,7 @@
 
 mod offline;
 mod print;
+mod standing;
 pub(super) mod statement;
 
 use std::io;
@@ -9,12 +10,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use client::{AutoOffsetReset, ConsumerConfig};
+use client::{AutoOffsetReset, Consumer, ConsumerConfig, Message};
 use model::{Code, Error, Result, Zone};
 
-use super::common::{ConnectArgs, Signals, note, output_failed, parse_duration, parse_zone, print_error};
-use offline::Offline;
+use super::common::{
+    ConnectArgs, Signals, is_broken_pipe, note, output_failed, parse_duration, parse_zone, print_error,
+    stdout_abandoned,
+};
 use print::{Gap, RowFormat, RowPrinter};
+use standing::Standing;
 
 /// Where a group without a committed offset starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -41,16 +45,19 @@ pub enum Commit {
 /// `tidemark subscribe`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Ends at --limit, at --timeout, or with Ctrl-C or SIGTERM; then commits, unless --commit never or\n\
-                        --replay says otherwise, and leaves the group. Messages are committed whole: what the last one\n\
-                        holds beyond --limit is not shown to the group again. Of a vgroup that is off-line nothing comes\n\
-                        while the others go on: a note says so, and the exit status is 1 if it has not come back.\n\n\
+    after_help = "Ends at --limit, at --timeout, with Ctrl-C or SIGTERM, or once nobody reads its output; then commits,\n\
+                        unless --commit never or --replay says otherwise, and leaves the group. Only messages that were\n\
+                        printed whole are committed: where --limit cuts one, the group gets all of it again, so take a\n\
+                        limit no smaller than the rows of a write. Of a vgroup that is off-line or whose log is damaged\n\
+                        nothing comes while the others go on: a note says so, and the exit status is 1 if it has not\n\
+                        come back. Notes on stderr tell of rebalances and broken connections, too.\n\n\
                         JSON: {\"topic\":..,\"vgroup\":..,\"version\":..,\"row\":{..}}. The version is the position of the\n\
                         log record that holds the row: rows of one write to one vgroup share it, and it grows within a\n\
                         vgroup. Where the log no longer holds what comes next, a line\n\
                         {..,\"skipped\":{\"from\":6,\"to\":10}} tells which records are gone, both ends included.\n\n\
                         tidemark subscribe alarms -g mail --from earliest --limit 10\n\
                         tidemark subscribe alarms -g look --commit never -o table\n\
+                        tidemark subscribe alarms -g mail --seek 2:106\n\
                         tidemark subscribe alarms -g film --replay --from earliest --timeout 5s"
 )]
 pub struct SubscribeArgs {
@@ -63,6 +70,9 @@ pub struct SubscribeArgs {
     /// Where a group without a committed offset starts [default: latest]
     #[arg(long, value_enum)]
     pub from: Option<From>,
+    /// Begin a vgroup at this version, whatever is committed; may be given several times
+    #[arg(long = "seek", value_name = "VGROUP:VERSION", value_parser = parse_seek)]
+    pub seeks: Vec<Seek>,
     /// Show rows with the pauses of the original writes (query topics); never commits
     #[arg(long)]
     pub replay: bool,
@@ -93,6 +103,20 @@ pub struct SubscribeArgs {
     /// Server and user
     #[command(flatten)]
     pub connect: ConnectArgs,
+}
+
+/// Where to begin a vgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seek {
+    vgroup: u32,
+    version: i64,
+}
+
+fn parse_seek(text: &str) -> Result<Seek, String> {
+    let parts = text.split_once(':').and_then(|(vgroup, version)| {
+        Some(Seek { vgroup: vgroup.parse().ok()?, version: version.parse().ok().filter(|v| *v >= 0)? })
+    });
+    parts.ok_or_else(|| format!("`{text}` is not VGROUP:VERSION, such as 2:106"))
 }
 
 fn parse_parameter(text: &str) -> Result<(String, String), String> {
@@ -178,11 +202,11 @@ pub(super) async fn run(args: SubscribeArgs) -> Result<ExitCode> {
             return Ok(ExitCode::from(WRONG_USE));
         }
     };
-    let mut offline = Offline::default();
+    let mut standing = Standing::default();
     let zone = Zone::parse(&args.zone).unwrap_or_default();
     let (mut signals, mut stdout) = (Signals::new()?, io::stdout().lock());
-    consume(&args, config, zone, &mut stdout, &mut signals, &mut offline).await?;
-    Ok(if offline.any() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    consume(&args, config, zone, &mut stdout, &mut signals, &mut standing).await?;
+    Ok(if standing.misses() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 async fn consume(
@@ -191,18 +215,20 @@ async fn consume(
     zone: Zone,
     out: &mut impl io::Write,
     signals: &mut Signals,
-    offline: &mut Offline,
+    standing: &mut Standing,
 ) -> Result<()> {
-    let consumer = client::Consumer::new(config).await?;
+    let consumer = Consumer::new(config).await?;
     let mut printer = RowPrinter::new(out, args.output, zone);
     tokio::select! {
         subscribed = consumer.subscribe([args.topic.as_str()]) => subscribed?,
         () = signals.next() => return consumer.close().await,
     }
     let shown = tokio::select! {
-        shown = show(args, &consumer, &mut printer, offline) => shown,
+        shown = show(args, &consumer, &mut printer, standing) => shown,
         () = signals.next() => Ok(()),
+        () = stdout_abandoned() => Ok(()),
     };
+    standing.tell(&consumer);
     if shown.is_ok() && args.commit == Some(Commit::End) {
         consumer.commit_all_sync().await?;
     }
@@ -211,23 +237,41 @@ async fn consume(
 }
 
 /// Says which records are gone before a message, if any.
-fn tell_gap(message: &client::Message) {
+fn tell_gap(message: &Message) {
     if let Some(gap) = Gap::before(message) {
         note(&gap.to_string());
     }
 }
 
-/// Prints messages until the limit or the idle time is reached.
+/// Leaves a message to the group that was not printed as a whole: no commit passes it from now on.
+fn hand_back(consumer: &Consumer, message: &Message) {
+    let at = message.skipped().map_or_else(|| message.begin(), |gap| gap.to);
+    // Refused where the vgroup is another member's by now, which no commit of ours reaches; or where the log has lost the
+    // message meanwhile, so that nobody could get it again.
+    let _ = consumer.seek(message.topic(), message.vgroup(), at);
+}
+
+async fn seek(args: &SubscribeArgs, consumer: &Consumer) -> Result<()> {
+    if args.seeks.is_empty() {
+        return Ok(());
+    }
+    // Seeks are checked against the logs as they are now.
+    consumer.assignment(&args.topic).await?;
+    args.seeks.iter().try_for_each(|seek| consumer.seek(&args.topic, seek.vgroup, seek.version))
+}
+
+/// Prints messages until the limit or the idle time is reached, or nobody reads them.
 async fn show(
     args: &SubscribeArgs,
-    consumer: &client::Consumer,
+    consumer: &Consumer,
     printer: &mut RowPrinter<impl io::Write>,
-    offline: &mut Offline,
+    standing: &mut Standing,
 ) -> Result<()> {
+    seek(args, consumer).await?;
     let mut left = args.limit;
     let mut idle = Duration::ZERO;
     loop {
-        offline.tell(consumer);
+        standing.tell(consumer);
         let wait = args.timeout.map_or(POLL, |timeout| POLL.min(timeout.saturating_sub(idle)));
         let Some(message) = consumer.poll(wait).await? else {
             idle = if consumer.is_reading() { Duration::ZERO } else { idle + wait };
@@ -238,7 +282,21 @@ async fn show(
         };
         idle = Duration::ZERO;
         tell_gap(&message);
-        printer.message(&message, args.with_meta, &mut left).map_err(output_failed)?;
+        let rows = u64::try_from(message.rows_len()).unwrap_or(u64::MAX);
+        let cut = left.filter(|left| rows > *left);
+        let printed = printer.message(&message, args.with_meta, &mut left).map_err(output_failed);
+        if printed.is_err() || cut.is_some() {
+            hand_back(consumer, &message);
+        }
+        match printed {
+            Err(error) if is_broken_pipe(&error) => return Ok(()),
+            printed => printed?,
+        }
+        if let Some(shown) = cut {
+            note(&format!(
+                "--limit shows {shown} of the {rows} rows of the last message: it is not committed"
+            ));
+        }
         if left == Some(0) {
             return Ok(());
         }
@@ -284,6 +342,15 @@ mod tests {
         assert_eq!(no_group.config().unwrap_err().message(), "-g (--group) is empty");
         let error: Error = args("s t -g a:b").config().unwrap_err();
         assert!(error.message().contains("group.id"), "{error}");
+    }
+
+    #[test]
+    fn a_seek_is_a_vgroup_and_a_version() {
+        let seeks = args("s t -g g --seek 2:106 --seek 3:0").seeks;
+        assert_eq!(seeks, [Seek { vgroup: 2, version: 106 }, Seek { vgroup: 3, version: 0 }]);
+        for wrong in ["2", "2:", ":5", "2:-1", "a:b"] {
+            assert!(parse_seek(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -8,9 +8,9 @@ use client::{Consumer, ConsumerConfig, Message};
 use model::{Error, Result, Zone};
 
 use super::SubscribeArgs;
-use super::offline::Offline;
 use super::print::{RowFormat, RowPrinter};
-use crate::cli::common::{ConnectArgs, Signals, note, output_failed};
+use super::standing::Standing;
+use crate::cli::common::{ConnectArgs, Signals, note, output_failed, stdout_abandoned};
 
 const USAGE: &str = "\
 Usage: subscribe <topic> -g <group_id> [options];
@@ -18,7 +18,8 @@ Usage: subscribe <topic> -g <group_id> [options];
   -g <group_id>   consumer group (required)
   -c <client_id>  client id, shown by SHOW CONSUMERS
   -o <offset>     earliest or latest, for a group without committed offset (default: latest)
-  -n <rows>       stop after that many rows (default: 0, unlimited)
+  -n <rows>       stop after that many rows (default: 0, unlimited); what the last message
+                  holds beyond them is committed with it and not shown to the group again
   -t <ms>         how long one poll waits (default: 1000)
   -h              this page
 
@@ -238,16 +239,18 @@ pub(in crate::cli) async fn run(
         return Ok(fault("failed to subscribe", &error));
     }
     let mut total = 0;
-    let mut offline = Offline::default();
+    let mut standing = Standing::default();
     let shown = tokio::select! {
-        shown = show(&wanted, &consumer, zone, out, &mut total, &mut offline) => shown,
+        shown = show(&wanted, &consumer, zone, out, &mut total, &mut standing) => shown,
         () = signals.next() => Ok(()),
+        () = stdout_abandoned() => Ok(()),
     };
-    writeln!(out, "\nUnsubscribed. Total rows received: {total}")
-        .and_then(|()| out.flush())
-        .map_err(output_failed)?;
+    standing.tell(&consumer);
+    // However the output is, the group is left in order.
+    let said = writeln!(out, "\nUnsubscribed. Total rows received: {total}").and_then(|()| out.flush());
     let closed = consumer.close().await;
-    shown.and(closed).map(|()| if offline.any() { Ended::Faulty } else { Ended::Done })
+    shown.and(said.map_err(output_failed)).and(closed)?;
+    Ok(if standing.misses() { Ended::Faulty } else { Ended::Done })
 }
 
 /// Runs a statement that is written as the command is.
@@ -274,9 +277,9 @@ async fn run_command(
         true => Zone::parse(&args.zone).unwrap_or(zone),
         false => zone,
     };
-    let mut offline = Offline::default();
-    super::consume(&args, args.config()?, zone, out, signals, &mut offline).await?;
-    Ok(if offline.any() { Ended::Faulty } else { Ended::Done })
+    let mut standing = Standing::default();
+    super::consume(&args, args.config()?, zone, out, signals, &mut standing).await?;
+    Ok(if standing.misses() { Ended::Faulty } else { Ended::Done })
 }
 
 async fn show(
@@ -285,15 +288,18 @@ async fn show(
     zone: Zone,
     out: &mut impl Write,
     total: &mut u64,
-    offline: &mut Offline,
+    standing: &mut Standing,
 ) -> Result<()> {
     let mut printer = RowPrinter::new(out, RowFormat::Table, zone);
     let mut left = wanted.rows;
     loop {
-        offline.tell(consumer);
+        standing.tell(consumer);
         let Some(message) = consumer.poll(Duration::from_millis(wanted.poll_ms)).await? else { continue };
         super::tell_gap(&message);
-        print(&mut printer, &message, &mut left, total).map_err(output_failed)?;
+        if let Err(error) = print(&mut printer, &message, &mut left, total).map_err(output_failed) {
+            super::hand_back(consumer, &message);
+            return Err(error);
+        }
         if left == Some(0) {
             return Ok(());
         }

@@ -19,7 +19,7 @@ mod write;
 use std::sync::Arc;
 
 use mnode::{Mnode, MnodeOptions};
-use model::{Clock, Result};
+use model::{Clock, Result, TopicId};
 use query::engine::EngineSettings;
 use rand::TryRngCore as _;
 use rand::rngs::OsRng;
@@ -102,6 +102,14 @@ impl Engine {
     /// The shards.
     pub fn vnodes(&self) -> &Vnodes {
         &self.vnodes
+    }
+
+    /// Whether the table that a topic reads is in any shard, as far as shards can be asked; also for topics that read all
+    /// tables of some kind.
+    pub fn has_table_of(&self, topic: TopicId) -> bool {
+        let catalog = self.mnode.catalog();
+        let mut vgroups = catalog.topic_vgroups(topic).iter();
+        vgroups.any(|vgroup| self.vnodes.get(*vgroup).map_or(true, |vnode| vnode.has_table_of(topic)))
     }
 
     /// The server's clock.

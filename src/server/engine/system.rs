@@ -448,8 +448,12 @@ impl Engine {
             ("schema", Kind::Text),
             ("meta", Kind::Text),
             ("type", Kind::Text),
+            ("note", Kind::Text),
         ]);
+        let catalog = self.mnode.catalog();
         for topic in self.mnode.show_topics(&session.user) {
+            let is_bare = catalog.topic(&topic.name).is_ok_and(|topic| !self.has_table_of(topic.id));
+            let note = is_bare.then(|| "the table that it reads was dropped, nothing comes of it".to_owned());
             table.push([
                 topic.name.into(),
                 topic.database.into(),
@@ -458,6 +462,7 @@ impl Engine {
                 topic.schema.into(),
                 topic.meta.into(),
                 topic.kind.into(),
+                note.into(),
             ]);
         }
         table

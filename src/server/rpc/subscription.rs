@@ -47,7 +47,9 @@ impl SubscriptionService {
 
     /// A session speaks for consumers of its own user only.
     fn require_own(&self, session: &Session, consumer: ConsumerId) -> Result<()> {
-        let owner = self.engine.mnode().consumer_user(consumer)?;
+        let mnode = self.engine.mnode();
+        let owner = mnode.consumer_user(consumer);
+        let owner = owner.map_err(|error| mnode.why_removed(&session.user, consumer).unwrap_or(error))?;
         if *owner == *session.user { Ok(()) } else { Err(Error::of(Code::ConsumerNotExist)) }
     }
 
@@ -89,10 +91,18 @@ impl SubscriptionService {
         let consumer = ConsumerId(request.consumer);
         self.require_own(session, consumer)?;
         let reset = self.engine.mnode().assignment(consumer)?.offset_reset;
-        let places = request.progress.iter().map(|progress| place(reset, progress)).collect();
+        let told = request.progress.iter().filter(|progress| self.can_be(progress));
+        let places = told.map(|progress| place(reset, progress)).collect();
         let heartbeat = Heartbeat { consumer, polled: request.polled, places };
         let reply = self.engine.mnode().heartbeat(&heartbeat)?;
         Ok(v1::HeartbeatResponse { denied_topics: reply.denied.iter().map(|topic| topic.0).collect() })
+    }
+
+    /// Whether a consumer can stand where it says that it does. Nobody has read what the log does not hold.
+    fn can_be(&self, progress: &v1::Progress) -> bool {
+        let Ok(vnode) = self.engine.vnodes().get(VgroupId(progress.vgroup)) else { return false };
+        let end = vnode.positions().end().0;
+        progress.end <= end && progress.position.is_none_or(|position| position <= end)
     }
 
     /// Commits in the order given for each vgroup, vgroups side by side.
@@ -133,8 +143,21 @@ impl SubscriptionService {
         vgroup: VgroupId,
         commit: vnode::CommitRequest,
     ) -> Result<()> {
-        self.engine.mnode().check_consume(&session.user, commit.consumer, commit.topic)?;
-        self.engine.vnodes().get(vgroup)?.commit(commit).await
+        let (consumer, topic, epoch, offset) = (commit.consumer, commit.topic, commit.epoch, commit.offset);
+        let group = commit.group.clone();
+        self.engine.mnode().check_consume(&session.user, consumer, topic)?;
+        let committed = match self.engine.vnodes().get(vgroup) {
+            Ok(vnode) => vnode.commit(commit).await,
+            Err(error) => Err(error),
+        };
+        match committed {
+            Ok(()) => {
+                let commit = mnode::OwnerCommit { consumer, topic, vgroup, epoch, offset };
+                self.engine.mnode().committed(&commit);
+                Ok(())
+            }
+            Err(error) => Err(error.about(reader::about(&self.engine, consumer, topic, &group, vgroup))),
+        }
     }
 
     fn do_offsets(&self, session: &Session, request: &v1::OffsetsRequest) -> Result<v1::OffsetsResponse> {

@@ -113,6 +113,11 @@ impl TopicCache {
         Ok(compiled)
     }
 
+    /// Whether there is anything to read for the topic here; also where it cannot be compiled, which readers tell.
+    pub(crate) fn has_table(&self, definition: &TopicDefinition, state: &VnodeState) -> bool {
+        self.get(definition).map_or(true, |topic| topic.qualifies(state))
+    }
+
     pub(super) fn forget(&self, id: TopicId) {
         self.0.lock().remove(&id);
     }

@@ -100,10 +100,11 @@ impl Core {
             return Ok(Read::Batch(Box::new(batch)));
         }
         let begin = self.position;
-        self.move_up();
         if !sight.qualifies {
-            return Ok(Read::CaughtUp(self.range(sight.end)));
+            // What retention takes meanwhile is no loss to a group that would be shown nothing of it.
+            return Ok(Read::NoTable(self.range(sight.end)));
         }
+        self.move_up();
         let from = self.position;
         let read = self.read_from(&sight, begin, deadline_ns);
         if read.is_err() {
@@ -234,15 +235,23 @@ impl Core {
         let from = self.skipped.map_or(from, |(from, _)| from);
         self.skipped = Some((from, first));
         if self.log.findings.gap(&self.key, from, first) {
-            let (topic, group) = &self.key;
-            tracing::warn!(%topic, %group, %from, next = %first, "a group has fallen behind what the log keeps");
+            let topic = self.log.state.read().topics.get(self.request.topic).map(|topic| topic.name.clone());
+            let (vgroup, group) = (self.log.findings.vgroup(), &self.key.1);
+            let topic = topic.unwrap_or_else(|| self.request.topic.to_string());
+            tracing::warn!(%vgroup, %topic, %group, %from, next = %first, "a group has fallen behind what the log keeps");
         }
     }
 
     fn failed(&self, e: WalError) -> Error {
         let is_damage = e.is_damage();
-        let error = of_wal(e);
+        let mut error = of_wal(e);
         if is_damage {
+            error = error.hint(format!(
+                "go on behind it without what it held: `tidemark subscribe --seek {}:{}`, in a program seek; or stop the \
+                 server and put an intact copy of the file back, or run `tidemark wal repair`",
+                self.log.findings.vgroup(),
+                self.position.next(),
+            ));
             self.log.findings.damaged(self.position, self.log.wal.first_version(), &error);
         }
         error
@@ -297,12 +306,7 @@ fn of_wal(e: WalError) -> Error {
         WalError::Io { .. } => Code::Io,
         _ => Code::Internal,
     };
-    let error = Error::with(code, &e).caused_by(e);
-    if code == Code::Damaged {
-        error.hint("put an intact copy of the file back, or go on behind the damage: seek, or another group")
-    } else {
-        error
-    }
+    Error::with(code, &e).caused_by(e)
 }
 
 #[cfg(test)]

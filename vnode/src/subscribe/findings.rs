@@ -50,6 +50,10 @@ impl Findings {
         Self { vgroup, groups: Mutex::default(), damage: Mutex::default() }
     }
 
+    pub(super) const fn vgroup(&self) -> VgroupId {
+        self.vgroup
+    }
+
     fn change<T>(&self, key: &GroupKey, change: impl FnOnce(&mut Reach) -> T) -> T {
         let mut groups = self.groups.lock();
         match groups.get_mut(key) {
@@ -109,6 +113,11 @@ impl Findings {
         // Gone, though no reader has come upon it yet.
         let gone = first.0.saturating_sub(unread.max(reach.read_to).max(reach.gap_to).0);
         Behind { lag: Some(lag), skipped: reach.skipped.saturating_add(gone) }
+    }
+
+    /// The same where the topic shows nothing at all because its table is not here.
+    pub(crate) fn beside(&self, key: &GroupKey, position: Option<Version>) -> Behind {
+        Behind { lag: position.map(|_| 0), skipped: self.of(key).skipped }
     }
 
     /// A group was dropped.

@@ -62,6 +62,9 @@ pub enum Read {
     Batch(Box<Batch>),
     /// All that is applied has been read and there is nothing to deliver; [`super::Subscription::ready`] waits for more.
     CaughtUp(Range),
+    /// The table that the topic reads is not here, or not any more: the reader stands still. [`super::Subscription::ready`]
+    /// waits for a change.
+    NoTable(Range),
     /// The deadline passed before anything was found; the position has advanced.
     Timeout(Range),
 }

@@ -252,7 +252,7 @@ async fn replay_sends_write_by_write_with_its_time() {
         match reader.read(i64::MAX).unwrap() {
             Read::Batch(batch) => times.push((batch.written_ns - START_NS, batch.rows())),
             Read::CaughtUp(range) if range.position >= range.end => break,
-            Read::CaughtUp(_) | Read::Timeout(_) => {}
+            Read::CaughtUp(_) | Read::NoTable(_) | Read::Timeout(_) => {}
         }
     }
     assert_eq!(times, [(0, 2), (5_000_000_000, 2), (8_000_000_000, 2)]);
@@ -286,7 +286,7 @@ async fn a_write_wakes_a_reader_that_waits() {
         while seen < 100 {
             match reader.read(i64::MAX).unwrap() {
                 Read::Batch(batch) => seen += batch.rows(),
-                Read::CaughtUp(_) | Read::Timeout(_) => reader.ready().await,
+                Read::CaughtUp(_) | Read::NoTable(_) | Read::Timeout(_) => reader.ready().await,
             }
         }
         seen

@@ -67,6 +67,11 @@ impl Opened {
         }
     }
 
+    /// What an error of a vgroup is about.
+    fn about(&self, topic: TopicId, vgroup: VgroupId) -> String {
+        about(&self.engine, self.consumer, topic, &self.group, vgroup)
+    }
+
     /// Sends an event; an error says that the client is gone.
     async fn send(&self, event: Event) -> Result<()> {
         let sent = self.answers.send(Ok(v1::ConsumeResponse { event: Some(event) })).await;
@@ -98,6 +103,17 @@ impl Opened {
                 Err(error) => return error,
             };
         }
+    }
+}
+
+/// What an error of a consumer is about, for its text. Topics that it has not subscribed to are not named: it might not be
+/// allowed to know of them.
+pub fn about(engine: &Engine, id: ConsumerId, topic: TopicId, group: &str, vgroup: VgroupId) -> String {
+    let assignment = engine.mnode().assignment(id).ok();
+    let mut subscribed = assignment.iter().flat_map(|assignment| &assignment.topics);
+    match subscribed.find(|assigned| assigned.topic.id == topic) {
+        Some(assigned) => format!("topic={} group={group} vgroup={vgroup}", assigned.topic.name),
+        None => format!("topic_id={topic} group={group} vgroup={vgroup}"),
     }
 }
 
@@ -173,6 +189,16 @@ impl ConsumeStream {
     }
 }
 
+/// What a client was told where there was nothing to give.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Told {
+    range: Range,
+    /// Only time was up.
+    reading_on: bool,
+    /// The topic's table is in no shard.
+    no_table: bool,
+}
+
 /// Reads one vgroup for one stream.
 struct Reader {
     opened: Arc<Opened>,
@@ -185,7 +211,10 @@ struct Reader {
 
 impl Reader {
     async fn run(mut self) {
+        // Before it reads: when the topic is dropped, its name goes with it.
+        let about = self.opened.about(TopicId(self.start.topic), VgroupId(self.start.vgroup));
         let Err(error) = self.read().await else { return };
+        let error = error.about(about);
         let fault = v1::ConsumeFault {
             topic: self.start.topic,
             vgroup: self.start.vgroup,
@@ -236,10 +265,15 @@ impl Reader {
                     // Spent once sent: a reader that is stopped before gives it back.
                     credit.forget();
                 }
-                Read::Timeout(range) => self.tell(range, true, &mut told).await?,
-                Read::CaughtUp(range) => {
+                Read::Timeout(range) => {
+                    self.tell(Told { range, reading_on: true, no_table: false }, &mut told).await?
+                }
+                read @ (Read::CaughtUp(range) | Read::NoTable(range)) => {
                     drop(credit);
-                    self.tell(range, false, &mut told).await?;
+                    // A shard that never had the table says nothing of whether another has it.
+                    let no_table = matches!(read, Read::NoTable(_))
+                        && !opened.engine.has_table_of(TopicId(self.start.topic));
+                    self.tell(Told { range, reading_on: false, no_table }, &mut told).await?;
                     tokio::select! {
                         () = subscription.ready() => {}
                         // The right to read may have been taken.
@@ -256,12 +290,13 @@ impl Reader {
         opened.engine.mnode().check_consume(&opened.session.user, opened.consumer, topic)
     }
 
-    /// Tells the client once how far this has read without anything to give, and whether it is `reading_on`.
-    async fn tell(&self, range: Range, reading_on: bool, told: &mut Option<(Range, bool)>) -> Result<()> {
-        if *told == Some((range, reading_on)) {
+    /// Tells the client once how far this has read without anything to give.
+    async fn tell(&self, now: Told, told: &mut Option<Told>) -> Result<()> {
+        if *told == Some(now) {
             return Ok(());
         }
-        *told = Some((range, reading_on));
+        *told = Some(now);
+        let Told { range, reading_on, no_table } = now;
         let caught_up = v1::CaughtUp {
             topic: self.start.topic,
             vgroup: self.start.vgroup,
@@ -270,6 +305,7 @@ impl Reader {
             log_first: range.first.0,
             log_end: range.end.0,
             reading_on,
+            no_table,
         };
         self.opened.send(Event::CaughtUp(caught_up)).await
     }
