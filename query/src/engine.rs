@@ -12,8 +12,7 @@ use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::{QueryPlanner, SessionState};
-use datafusion::execution::memory_pool::GreedyMemoryPool;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::OptimizerRule;
@@ -45,6 +44,7 @@ use datafusion::prelude::SessionConfig;
 use futures::StreamExt as _;
 use model::{Error, Result};
 
+use crate::memory::{Budget, QueryMemory};
 use crate::operator::fair::{TakeTurns, without_turns};
 use crate::operator::node::OperatorPlanner;
 use crate::operator::scan::ShardTable;
@@ -54,7 +54,7 @@ use crate::plan::{OutputColumn, Plan};
 /// A batch of an operator (joins, sorts and aggregates make batches of their own) is made of so many rows that it takes
 /// no more than this if all values are as long as their columns allow. Values that long are rare, batches of few rows
 /// are slow: more than what a scan puts into a batch.
-const BATCH_BYTES_MAX: usize = 64 << 20;
+const BATCH_BYTES_MAX: usize = 16 << 20;
 /// And no fewer rows than this.
 const BATCH_ROWS_MIN: usize = 64;
 
@@ -83,6 +83,7 @@ pub struct Engine {
     narrow: Arc<SessionState>,
     /// For plans over several.
     wide: Arc<SessionState>,
+    budget: Arc<Budget>,
 }
 
 impl fmt::Debug for Engine {
@@ -97,6 +98,10 @@ pub struct QueryStream {
     pub columns: Vec<OutputColumn>,
     /// Batches; the schema's field names are the columns' names and may repeat.
     pub stream: SendableRecordBatchStream,
+    /// What the query reserves its memory with. Batches that were taken from the stream are not reserved any more.
+    pub memory: QueryMemory,
+    /// Batches of the result that operators may hold between each other without having reserved them.
+    pub batches_between: usize,
 }
 
 impl fmt::Debug for QueryStream {
@@ -130,10 +135,7 @@ impl QueryStream {
 impl Engine {
     /// Sets DataFusion up.
     pub fn new(settings: &EngineSettings) -> Result<Self> {
-        let runtime = RuntimeEnvBuilder::new()
-            .with_memory_pool(Arc::new(GreedyMemoryPool::new(settings.memory_bytes)))
-            .build_arc()
-            .map_err(from_datafusion)?;
+        let runtime = RuntimeEnvBuilder::new().build_arc().map_err(from_datafusion)?;
         let state = |partitions: usize| {
             let mut config = SessionConfig::new()
                 .with_target_partitions(partitions)
@@ -153,33 +155,44 @@ impl Engine {
                 .build();
             Arc::new(state)
         };
-        Ok(Self { narrow: state(1), wide: state(settings.parallelism.max(1)) })
+        let budget = Budget::new(settings.memory_bytes);
+        Ok(Self { narrow: state(1), wide: state(settings.parallelism.max(1)), budget })
     }
 
     fn state(&self, plan: &Plan) -> &SessionState {
         if plan.shards <= 1 { &self.narrow } else { &self.wide }
     }
 
-    /// The physical plan, and what running it needs.
+    /// The physical plan, and what running it needs. Between its steps it can be dropped.
     async fn physical(&self, plan: &Plan) -> DfResult<(Arc<dyn ExecutionPlan>, Arc<TaskContext>)> {
         let state = self.state(plan);
         let optimized = state.optimize(&plan.logical)?;
+        tokio::task::yield_now().await;
         let rows = (BATCH_BYTES_MAX / row_bytes_max(&optimized)?.max(1)).max(BATCH_ROWS_MIN);
         if rows >= state.config().batch_size() {
             let physical = state.query_planner().create_physical_plan(&optimized, state).await?;
-            return Ok((physical, state.task_ctx()));
+            return Ok((physical, self.context(state)));
         }
         let mut own = state.clone();
         *own.config_mut() = state.config().clone().with_batch_size(rows);
         let physical = own.query_planner().create_physical_plan(&optimized, &own).await?;
-        Ok((physical, own.task_ctx()))
+        Ok((physical, self.context(&own)))
+    }
+
+    /// What running a query needs, with its own part of the memory.
+    fn context(&self, state: &SessionState) -> Arc<TaskContext> {
+        let runtime = RuntimeEnv { memory_pool: self.budget.query(), ..state.runtime_env().as_ref().clone() };
+        Arc::new(TaskContext::from(state).with_runtime(Arc::new(runtime)))
     }
 
     /// Starts a query.
     pub async fn execute(&self, plan: &Plan) -> Result<QueryStream> {
         let (physical, context) = self.physical(plan).await.map_err(from_datafusion)?;
+        tokio::task::yield_now().await;
+        let (memory, batches_between) = (QueryMemory::of(&context), batches_between(physical.as_ref()));
         let stream = execute_stream(physical, context).map_err(from_datafusion)?;
-        Ok(QueryStream { columns: plan.columns.clone(), stream: named(stream, &plan.columns) })
+        let stream = named(stream, &plan.columns);
+        Ok(QueryStream { columns: plan.columns.clone(), stream, memory, batches_between })
     }
 
     /// The plan as EXPLAIN shows it, a line an operator.
@@ -214,6 +227,18 @@ fn row_bytes_max(plan: &LogicalPlan) -> DfResult<usize> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(bytes)
+}
+
+/// Batches that wait where several streams become one: for each of them one in the queue and one that finds no room in it.
+fn batches_between(plan: &dyn ExecutionPlan) -> usize {
+    let inputs = plan.children();
+    let own = match inputs.as_slice() {
+        [input] if plan.properties().partitioning.partition_count() == 1 => {
+            2 * input.properties().partitioning.partition_count().saturating_sub(1)
+        }
+        _ => 0,
+    };
+    inputs.into_iter().map(|input| batches_between(input.as_ref())).sum::<usize>() + own
 }
 
 /// Gives the batches the names of the result's columns.

@@ -34,6 +34,8 @@ impl Engine {
             return self.insert(session, cx, sql).await;
         }
         let statement = parser::parse_with(sql, &ParseOptions { sql_bytes_max: self.sql_bytes_max() })?;
+        // Reading a long text takes its time: who has gone meanwhile is noticed here.
+        tokio::task::yield_now().await;
         match statement {
             Statement::Query(query) => self.query(session, cx, *query).await,
             Statement::Explain { analyze, query } => self.explain(session, cx, analyze, *query).await,
