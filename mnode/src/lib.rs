@@ -24,7 +24,7 @@ mod state;
 pub use coordinator::{Coordinator, Heartbeat, HeartbeatReply, PlaceReport, Progress};
 pub use node::{
     ConsumerAssignment, ConsumerRow, DEFAULT_PASSWORD, DdlOutcome, HandOver, Listening, Mnode, MnodeOptions,
-    OfflineVgroup, PasswordCost, SettingRow, SubscriptionRow, TopicAssignment, TopicRow,
+    OfflineVgroup, PasswordCost, SettingRow, SubscriptionRow, TopicAssignment, TopicRow, stored_databases,
 };
 pub use rebalance::{Assignment, rebalance};
 pub use shards::{OwnerChange, Shards, StableDdl, TopicDdl, TopicInfo};
