@@ -318,22 +318,30 @@ pub fn block_on_collect(engine: &Engine, plan: &Plan) -> Result<Vec<RecordBatch>
 #[cfg(test)]
 mod tests {
     use arrow::array::{ArrayRef, Int32Array};
+    use datafusion::execution::memory_pool::{MemoryPool, MemoryReservation};
     use model::{DatabaseId, DatabaseInfo, DatabaseOptions};
+    use parking_lot::Mutex;
 
     use super::*;
     use crate::ast::Statement;
+    use crate::memory::GROUPS;
     use crate::plan::{Relations, Session, plan, relations_named};
     use crate::source::{Relation, RelationKind};
 
     /// The physical plan of `aggregates` averages of a column each.
     fn averages(aggregates: usize) -> Arc<dyn ExecutionPlan> {
-        let columns = (0..aggregates).map(|column| {
+        let calls: Vec<String> = (0..aggregates).map(|column| format!("AVG(c{column})")).collect();
+        physical_of(&calls.join(", "), aggregates).0
+    }
+
+    /// That of a SELECT of a table with so many columns.
+    fn physical_of(items: &str, columns: usize) -> (Arc<dyn ExecutionPlan>, Arc<SessionState>) {
+        let columns = (0..columns).map(|column| {
             let values: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
             (format!("c{column}"), values)
         });
         let batch = RecordBatch::try_from_iter(columns).unwrap();
-        let calls: Vec<String> = (0..aggregates).map(|column| format!("AVG(c{column})")).collect();
-        let sql = format!("SELECT {} FROM information_schema.w", calls.join(", "));
+        let sql = format!("SELECT {items} FROM information_schema.w");
         let Statement::Query(query) = crate::parser::parse(&sql).unwrap() else { panic!("not a query") };
         let database = DatabaseInfo {
             id: DatabaseId(1),
@@ -349,7 +357,56 @@ mod tests {
         }
         let plan = plan(&query, &relations, &Session::default()).unwrap();
         let engine = Engine::new(&EngineSettings { parallelism: 1, memory_bytes: 1 << 20 }).unwrap();
-        futures::executor::block_on(engine.physical(&plan)).unwrap().0
+        (futures::executor::block_on(engine.physical(&plan)).unwrap().0, engine.narrow)
+    }
+
+    /// A pool that remembers who held something.
+    #[derive(Debug, Default)]
+    struct Holders(Mutex<Vec<String>>);
+
+    impl fmt::Display for Holders {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("holders")
+        }
+    }
+
+    impl MemoryPool for Holders {
+        fn name(&self) -> &str {
+            "holders"
+        }
+
+        fn grow(&self, reservation: &MemoryReservation, _: usize) {
+            self.0.lock().push(reservation.consumer().name().to_owned());
+        }
+
+        fn shrink(&self, _: &MemoryReservation, _: usize) {}
+
+        fn try_grow(&self, reservation: &MemoryReservation, bytes: usize) -> DfResult<()> {
+            self.grow(reservation, bytes);
+            Ok(())
+        }
+
+        fn reserved(&self) -> usize {
+            0
+        }
+    }
+
+    /// What their groups take counts twice, which goes by a name of DataFusion's.
+    #[test]
+    fn aggregates_are_known_by_the_name_of_their_holder() {
+        for items in
+            ["DISTINCT c0", "DISTINCT c0, c1", "c0, SUM(c1) FROM information_schema.w GROUP BY c0 --"]
+        {
+            let (plan, state) = physical_of(items, 2);
+            let pool = Arc::new(Holders::default());
+            let runtime =
+                RuntimeEnv { memory_pool: Arc::clone(&pool) as _, ..state.runtime_env().as_ref().clone() };
+            let context = TaskContext::from(state.as_ref()).with_runtime(Arc::new(runtime));
+            let stream = execute_stream(plan, Arc::new(context)).unwrap();
+            futures::executor::block_on(stream.collect::<Vec<_>>());
+            let holders = pool.0.lock();
+            assert!(!holders.is_empty() && holders.iter().all(|name| name.contains(GROUPS)), "{holders:?}");
+        }
     }
 
     /// Pairs of a constant of a node's input and a column of the node: what DataFusion looks at to carry constants on.

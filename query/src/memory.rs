@@ -15,6 +15,8 @@ use model::Result;
 
 use crate::plan::error::from_datafusion;
 
+#[cfg(test)]
+pub(crate) use pool::GROUPS;
 pub use pool::Waiting;
 pub(crate) use pool::{Budget, QueryPool};
 

@@ -17,7 +17,7 @@ const WAITING_PART: usize = 2;
 /// out or on disk, and its tables double as they grow; neither is asked for.
 const GROUPS_FACTOR: usize = 2;
 /// Part of the name of each of its holders.
-const GROUPS: &str = "Aggregate";
+pub(crate) const GROUPS: &str = "Aggregate";
 
 /// Bytes that all queries share.
 #[derive(Debug)]
@@ -223,6 +223,18 @@ mod tests {
         drop(of_a);
         of_b.grow(70).unwrap();
         drop(of_b);
+        assert_eq!(budget.used.lock().bytes, 0);
+    }
+
+    #[test]
+    fn groups_count_twice() {
+        let budget = Budget::new(100);
+        let groups = query(&budget).reservation("SingleHashAggregateStream[0] ()");
+        groups.grow(50).unwrap();
+        assert_eq!(code(groups.grow(1)), Code::OutOfMemory);
+        groups.resize(20).unwrap();
+        assert_eq!(budget.used.lock().bytes, 40);
+        drop(groups);
         assert_eq!(budget.used.lock().bytes, 0);
     }
 
