@@ -89,6 +89,9 @@ impl Engine {
             vnodes.open_database(&database.info).await;
         }
         vnodes.refuse_strangers(|vgroup| mnode.knows_vgroup(vgroup))?;
+        for database in catalog.databases() {
+            vnodes.catch_up(&database.info, catalog.topics_of(database.info.id)).await;
+        }
         // From here on statements that a crash cut short are finished, and consumers are watched.
         mnode.start().await;
         let queries = Queries::new(&settings.engine)?;

@@ -5,6 +5,7 @@ use model::{Clock as _, Precision, Result, Zone};
 use query::ast::{Query, Statement};
 use query::parser::{self, ParseOptions};
 
+use super::names::Purpose;
 use super::{Engine, Outcome};
 use crate::server::sessions::Session;
 
@@ -59,7 +60,7 @@ impl Engine {
         cx: &StatementContext,
         query: Query,
     ) -> Result<Outcome> {
-        let relations = self.resolve(session, cx, &query)?;
+        let relations = self.resolve(session, cx, &query, Purpose::Read)?;
         let session = self.plan_session(session, cx);
         let stream = self.queries.run(move || query::plan::plan(&query, &relations, &session)).await?;
         Ok(Outcome::Rows(stream))
@@ -72,7 +73,7 @@ impl Engine {
         analyze: bool,
         query: Query,
     ) -> Result<Outcome> {
-        let relations = self.resolve(session, cx, &query)?;
+        let relations = self.resolve(session, cx, &query, Purpose::Read)?;
         let session = self.plan_session(session, cx);
         let lines =
             self.queries.explain(analyze, move || query::plan::plan(&query, &relations, &session)).await?;

@@ -9,6 +9,7 @@ use query::plan::{OutputColumn, relations_named};
 use query::source::RelationKind;
 use query::topic::{ChildFilter, CompiledTopic};
 
+use super::names::Purpose;
 use super::{Engine, Outcome, StatementContext, convert};
 use crate::server::sessions::Session;
 
@@ -34,14 +35,15 @@ impl Engine {
             }
             TopicSource::Stable { name, filter } => {
                 let stable = || Error::with(Code::StableNotExist, &name.name);
-                let relation = self.relation(session, cx, name).map_err(|error| match error.code() {
-                    Code::TableNotExist => stable(),
-                    Code::DatabaseNotExist => Error::with(
-                        Code::DatabaseNotExist,
-                        name.database.as_deref().or(cx.database.as_deref()).unwrap_or_default(),
-                    ),
-                    _ => error,
-                })?;
+                let relation =
+                    self.relation(session, cx, name, Purpose::Topic).map_err(|error| match error.code() {
+                        Code::TableNotExist => stable(),
+                        Code::DatabaseNotExist => Error::with(
+                            Code::DatabaseNotExist,
+                            name.database.as_deref().or(cx.database.as_deref()).unwrap_or_default(),
+                        ),
+                        _ => error,
+                    })?;
                 let compiled = ChildFilter::create(
                     filter.as_ref(),
                     &topic.sql,
@@ -52,7 +54,7 @@ impl Engine {
                 (relation.database.name.clone(), TopicKind::Stable(name.name.clone()), None, definition)
             }
             TopicSource::Query(query) => {
-                let relations = self.resolve(session, cx, query)?;
+                let relations = self.resolve(session, cx, query, Purpose::Topic)?;
                 let plan_session = self.plan_session(session, cx);
                 let compiled = CompiledTopic::create(query, &topic.sql, &relations, &plan_session)?;
                 let named = relations_named(query);
