@@ -64,10 +64,15 @@ impl Table {
             let pad = wanted.saturating_sub(width(cell));
             let (before, after) = if self.right.get(index) == Some(&true) { (pad, 0) } else { (0, pad) };
             let bar = if index > 0 { "|" } else { "" };
-            write!(out, "{bar} {:before$}{cell}{:after$} ", "", "")?;
+            write!(out, "{bar} {}{cell}{} ", spaces(before), spaces(after))?;
         }
         writeln!(out)
     }
+}
+
+/// Formats have widths of 16 bits at most; cells do not.
+pub(super) fn spaces(count: usize) -> String {
+    " ".repeat(count)
 }
 
 /// Columns that values of this type usually take.
