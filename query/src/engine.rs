@@ -166,7 +166,10 @@ impl Engine {
     /// The physical plan, and what running it needs. Between its steps it can be dropped.
     async fn physical(&self, plan: &Plan) -> DfResult<(Arc<dyn ExecutionPlan>, Arc<TaskContext>)> {
         let state = self.state(plan);
-        let optimized = state.optimize(&plan.logical)?;
+        let analyzed =
+            state.analyzer().execute_and_check(plan.logical.clone(), state.config_options(), |_, _| {})?;
+        tokio::task::yield_now().await;
+        let optimized = state.optimizer().optimize(analyzed, state, |_, _| {})?;
         tokio::task::yield_now().await;
         let rows = (BATCH_BYTES_MAX / row_bytes_max(&optimized)?.max(1)).max(BATCH_ROWS_MIN);
         if rows >= state.config().batch_size() {

@@ -76,7 +76,7 @@ async fn unread_results(server: &Server) -> Vec<Result<QueryResult, client::Erro
 /// Returns when the server's memory stands still.
 async fn stands_still(server: &Server) {
     const LOOKS: usize = 20;
-    let mut looks = vec![0; LOOKS];
+    let mut looks = [0; LOOKS];
     let mut look = 0;
     wait_for("memory that stands still", || {
         look += 1;
