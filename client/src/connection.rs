@@ -188,8 +188,9 @@ impl Connection {
     /// the statement.
     ///
     /// # Errors
-    /// What the server says of the statement. [`Code::Unreachable`] when the connection broke: a statement that only
-    /// reads has then been tried again, any other may or may not have been carried out.
+    /// What the server says of the statement. [`Code::Unreachable`] when the connection broke, [`Code::ShuttingDown`] when
+    /// the server stops: a statement that only reads has then been tried again, any other may or may not have been carried
+    /// out.
     pub async fn sql(&self, sql: &str) -> Result<QueryResult> {
         let repeat = if only_reads(sql) { Repeat::Always } else { Repeat::IfNotSent };
         let request = v1::ExecuteRequest {
@@ -292,8 +293,7 @@ impl Connection {
                 Err(status) => status,
             };
             let error = proto::status::from_status(&status);
-            let again =
-                error.code() == Code::Unreachable && (repeat == Repeat::Always || was_not_sent(&status));
+            let again = is_server_gone(&error) && (repeat == Repeat::Always || was_not_sent(&status));
             failed += 1;
             match self.inner.options.retry.pause_after(failed) {
                 Some(pause) if again => tokio::time::sleep(pause).await,
@@ -423,8 +423,13 @@ fn was_not_sent(status: &Status) -> bool {
     false
 }
 
+/// Whether there is no server, or it is just going: it may be back soon.
+fn is_server_gone(error: &Error) -> bool {
+    matches!(error.code(), Code::Unreachable | Code::ShuttingDown)
+}
+
 fn of_unknown_fate(error: Error) -> Error {
-    if error.code() != Code::Unreachable {
+    if !is_server_gone(&error) {
         return error;
     }
     error.hint("the statement may or may not have been carried out: look before repeating it")

@@ -27,7 +27,7 @@ pub use coordinator::{
 };
 pub use node::{
     ConsumerRow, DEFAULT_PASSWORD, DdlOutcome, Listening, Mnode, MnodeOptions, PasswordCost, SettingRow,
-    SubscriptionRow, TopicRow,
+    SubscriptionRow, TopicRow, stored_databases,
 };
 pub use rebalance::{Assignment, rebalance};
 pub use shards::{OwnerChange, Shards, StableDdl, TopicDdl, TopicInfo};

@@ -106,7 +106,7 @@ pub trait Shards: Send + Sync + fmt::Debug {
     /// The shard could not be made; called again or undone by [`drop_vnode`](Self::drop_vnode).
     async fn create_vnode(&self, database: &Arc<DatabaseInfo>, vgroup: VgroupId) -> Result<()>;
 
-    /// Takes over altered options.
+    /// Takes over altered options. Success of a shard that does not serve: it has them when it is opened.
     ///
     /// # Errors
     /// Of the shard's log.
@@ -124,7 +124,8 @@ pub trait Shards: Send + Sync + fmt::Debug {
     /// Of the shard's log.
     async fn apply_stable(&self, vgroup: VgroupId, ddl: &StableDdl) -> Result<()>;
 
-    /// Applies a change of a topic.
+    /// Applies a change of a topic. Success of CREATE on a shard that does not serve: whoever opens it tells it of the
+    /// catalogue's topics.
     ///
     /// # Errors
     /// Of the shard's log.

@@ -68,8 +68,11 @@ pub fn from_status(status: &Status) -> Error {
         return from_detail(detail);
     }
     let code = match status.code() {
-        GrpcCode::Unavailable | GrpcCode::Unknown | GrpcCode::DeadlineExceeded => Code::Unreachable,
-        GrpcCode::Cancelled => Code::Terminated,
+        // A call that is cancelled without a word of the server's broke off with its connection: who cancels a call
+        // does not see its status.
+        GrpcCode::Unavailable | GrpcCode::Unknown | GrpcCode::DeadlineExceeded | GrpcCode::Cancelled => {
+            Code::Unreachable
+        }
         GrpcCode::Unauthenticated => Code::AuthFailure,
         GrpcCode::OutOfRange | GrpcCode::ResourceExhausted => Code::SqlTooLong,
         _ => Code::Internal,
@@ -99,6 +102,8 @@ mod tests {
 
     #[test]
     fn a_status_of_the_transport_is_a_connection_error() {
-        assert_eq!(from_status(&Status::unavailable("gone")).code(), Code::Unreachable);
+        for status in [Status::unavailable("gone"), Status::cancelled("operation was canceled")] {
+            assert_eq!(from_status(&status).code(), Code::Unreachable);
+        }
     }
 }

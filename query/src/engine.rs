@@ -12,8 +12,7 @@ use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::{QueryPlanner, SessionState};
-use datafusion::execution::memory_pool::GreedyMemoryPool;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::OptimizerRule;
@@ -45,6 +44,7 @@ use datafusion::prelude::SessionConfig;
 use futures::StreamExt as _;
 use model::{Error, Result};
 
+use crate::memory::{Budget, QueryMemory};
 use crate::operator::fair::{TakeTurns, without_turns};
 use crate::operator::node::OperatorPlanner;
 use crate::operator::scan::ShardTable;
@@ -54,7 +54,7 @@ use crate::plan::{OutputColumn, Plan};
 /// A batch of an operator (joins, sorts and aggregates make batches of their own) is made of so many rows that it takes
 /// no more than this if all values are as long as their columns allow. Values that long are rare, batches of few rows
 /// are slow: more than what a scan puts into a batch.
-const BATCH_BYTES_MAX: usize = 64 << 20;
+const BATCH_BYTES_MAX: usize = 16 << 20;
 /// And no fewer rows than this.
 const BATCH_ROWS_MIN: usize = 64;
 
@@ -83,6 +83,7 @@ pub struct Engine {
     narrow: Arc<SessionState>,
     /// For plans over several.
     wide: Arc<SessionState>,
+    budget: Arc<Budget>,
 }
 
 impl fmt::Debug for Engine {
@@ -97,6 +98,10 @@ pub struct QueryStream {
     pub columns: Vec<OutputColumn>,
     /// Batches; the schema's field names are the columns' names and may repeat.
     pub stream: SendableRecordBatchStream,
+    /// What the query reserves its memory with. Batches that were taken from the stream are not reserved any more.
+    pub memory: QueryMemory,
+    /// Batches of the result that operators may hold between each other without having reserved them.
+    pub batches_between: usize,
 }
 
 impl fmt::Debug for QueryStream {
@@ -130,10 +135,7 @@ impl QueryStream {
 impl Engine {
     /// Sets DataFusion up.
     pub fn new(settings: &EngineSettings) -> Result<Self> {
-        let runtime = RuntimeEnvBuilder::new()
-            .with_memory_pool(Arc::new(GreedyMemoryPool::new(settings.memory_bytes)))
-            .build_arc()
-            .map_err(from_datafusion)?;
+        let runtime = RuntimeEnvBuilder::new().build_arc().map_err(from_datafusion)?;
         let state = |partitions: usize| {
             let mut config = SessionConfig::new()
                 .with_target_partitions(partitions)
@@ -153,33 +155,47 @@ impl Engine {
                 .build();
             Arc::new(state)
         };
-        Ok(Self { narrow: state(1), wide: state(settings.parallelism.max(1)) })
+        let budget = Budget::new(settings.memory_bytes);
+        Ok(Self { narrow: state(1), wide: state(settings.parallelism.max(1)), budget })
     }
 
     fn state(&self, plan: &Plan) -> &SessionState {
         if plan.shards <= 1 { &self.narrow } else { &self.wide }
     }
 
-    /// The physical plan, and what running it needs.
+    /// The physical plan, and what running it needs. Between its steps it can be dropped.
     async fn physical(&self, plan: &Plan) -> DfResult<(Arc<dyn ExecutionPlan>, Arc<TaskContext>)> {
         let state = self.state(plan);
-        let optimized = state.optimize(&plan.logical)?;
+        let analyzed =
+            state.analyzer().execute_and_check(plan.logical.clone(), state.config_options(), |_, _| {})?;
+        tokio::task::yield_now().await;
+        let optimized = state.optimizer().optimize(analyzed, state, |_, _| {})?;
+        tokio::task::yield_now().await;
         let rows = (BATCH_BYTES_MAX / row_bytes_max(&optimized)?.max(1)).max(BATCH_ROWS_MIN);
         if rows >= state.config().batch_size() {
             let physical = state.query_planner().create_physical_plan(&optimized, state).await?;
-            return Ok((physical, state.task_ctx()));
+            return Ok((physical, self.context(state)));
         }
         let mut own = state.clone();
         *own.config_mut() = state.config().clone().with_batch_size(rows);
         let physical = own.query_planner().create_physical_plan(&optimized, &own).await?;
-        Ok((physical, own.task_ctx()))
+        Ok((physical, self.context(&own)))
+    }
+
+    /// What running a query needs, with its own part of the memory.
+    fn context(&self, state: &SessionState) -> Arc<TaskContext> {
+        let runtime = RuntimeEnv { memory_pool: self.budget.query(), ..state.runtime_env().as_ref().clone() };
+        Arc::new(TaskContext::from(state).with_runtime(Arc::new(runtime)))
     }
 
     /// Starts a query.
     pub async fn execute(&self, plan: &Plan) -> Result<QueryStream> {
         let (physical, context) = self.physical(plan).await.map_err(from_datafusion)?;
+        tokio::task::yield_now().await;
+        let (memory, batches_between) = (QueryMemory::of(&context), batches_between(physical.as_ref()));
         let stream = execute_stream(physical, context).map_err(from_datafusion)?;
-        Ok(QueryStream { columns: plan.columns.clone(), stream: named(stream, &plan.columns) })
+        let stream = named(stream, &plan.columns);
+        Ok(QueryStream { columns: plan.columns.clone(), stream, memory, batches_between })
     }
 
     /// The plan as EXPLAIN shows it, a line an operator.
@@ -214,6 +230,18 @@ fn row_bytes_max(plan: &LogicalPlan) -> DfResult<usize> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(bytes)
+}
+
+/// Batches that wait where several streams become one: for each of them one in the queue and one that finds no room in it.
+fn batches_between(plan: &dyn ExecutionPlan) -> usize {
+    let inputs = plan.children();
+    let own = match inputs.as_slice() {
+        [input] if plan.properties().partitioning.partition_count() == 1 => {
+            2 * input.properties().partitioning.partition_count().saturating_sub(1)
+        }
+        _ => 0,
+    };
+    inputs.into_iter().map(|input| batches_between(input.as_ref())).sum::<usize>() + own
 }
 
 /// Gives the batches the names of the result's columns.
@@ -293,22 +321,30 @@ pub fn block_on_collect(engine: &Engine, plan: &Plan) -> Result<Vec<RecordBatch>
 #[cfg(test)]
 mod tests {
     use arrow::array::{ArrayRef, Int32Array};
+    use datafusion::execution::memory_pool::{MemoryPool, MemoryReservation};
     use model::{DatabaseId, DatabaseInfo, DatabaseOptions};
+    use parking_lot::Mutex;
 
     use super::*;
     use crate::ast::Statement;
+    use crate::memory::GROUPS;
     use crate::plan::{Relations, Session, plan, relations_named};
     use crate::source::{Relation, RelationKind};
 
     /// The physical plan of `aggregates` averages of a column each.
     fn averages(aggregates: usize) -> Arc<dyn ExecutionPlan> {
-        let columns = (0..aggregates).map(|column| {
+        let calls: Vec<String> = (0..aggregates).map(|column| format!("AVG(c{column})")).collect();
+        physical_of(&calls.join(", "), aggregates).0
+    }
+
+    /// That of a SELECT of a table with so many columns.
+    fn physical_of(items: &str, columns: usize) -> (Arc<dyn ExecutionPlan>, Arc<SessionState>) {
+        let columns = (0..columns).map(|column| {
             let values: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
             (format!("c{column}"), values)
         });
         let batch = RecordBatch::try_from_iter(columns).unwrap();
-        let calls: Vec<String> = (0..aggregates).map(|column| format!("AVG(c{column})")).collect();
-        let sql = format!("SELECT {} FROM information_schema.w", calls.join(", "));
+        let sql = format!("SELECT {items} FROM information_schema.w");
         let Statement::Query(query) = crate::parser::parse(&sql).unwrap() else { panic!("not a query") };
         let database = DatabaseInfo {
             id: DatabaseId(1),
@@ -324,7 +360,56 @@ mod tests {
         }
         let plan = plan(&query, &relations, &Session::default()).unwrap();
         let engine = Engine::new(&EngineSettings { parallelism: 1, memory_bytes: 1 << 20 }).unwrap();
-        futures::executor::block_on(engine.physical(&plan)).unwrap().0
+        (futures::executor::block_on(engine.physical(&plan)).unwrap().0, engine.narrow)
+    }
+
+    /// A pool that remembers who held something.
+    #[derive(Debug, Default)]
+    struct Holders(Mutex<Vec<String>>);
+
+    impl fmt::Display for Holders {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("holders")
+        }
+    }
+
+    impl MemoryPool for Holders {
+        fn name(&self) -> &str {
+            "holders"
+        }
+
+        fn grow(&self, reservation: &MemoryReservation, _: usize) {
+            self.0.lock().push(reservation.consumer().name().to_owned());
+        }
+
+        fn shrink(&self, _: &MemoryReservation, _: usize) {}
+
+        fn try_grow(&self, reservation: &MemoryReservation, bytes: usize) -> DfResult<()> {
+            self.grow(reservation, bytes);
+            Ok(())
+        }
+
+        fn reserved(&self) -> usize {
+            0
+        }
+    }
+
+    /// What their groups take counts twice, which goes by a name of DataFusion's.
+    #[test]
+    fn aggregates_are_known_by_the_name_of_their_holder() {
+        for items in
+            ["DISTINCT c0", "DISTINCT c0, c1", "c0, SUM(c1) FROM information_schema.w GROUP BY c0 --"]
+        {
+            let (plan, state) = physical_of(items, 2);
+            let pool = Arc::new(Holders::default());
+            let runtime =
+                RuntimeEnv { memory_pool: Arc::clone(&pool) as _, ..state.runtime_env().as_ref().clone() };
+            let context = TaskContext::from(state.as_ref()).with_runtime(Arc::new(runtime));
+            let stream = execute_stream(plan, Arc::new(context)).unwrap();
+            futures::executor::block_on(stream.collect::<Vec<_>>());
+            let holders = pool.0.lock();
+            assert!(!holders.is_empty() && holders.iter().all(|name| name.contains(GROUPS)), "{holders:?}");
+        }
     }
 
     /// Pairs of a constant of a node's input and a column of the node: what DataFusion looks at to carry constants on.

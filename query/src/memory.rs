@@ -3,6 +3,8 @@
 //! DataFusion's operators say so themselves. What is ours does it here: scans of shards and the operators of
 //! [`crate::operator`].
 
+mod pool;
+
 use std::sync::Arc;
 
 use datafusion::execution::TaskContext;
@@ -13,9 +15,21 @@ use model::Result;
 
 use crate::plan::error::from_datafusion;
 
-/// A way to the shared budget. Without one (see [`Default`]) nothing is refused: for reads that no query makes.
+#[cfg(test)]
+pub(crate) use pool::GROUPS;
+pub use pool::Waiting;
+pub(crate) use pool::{Budget, QueryPool};
+
+/// A query's way to the shared budget. Without one (see [`Default`]) nothing is refused: for reads that no query makes.
 #[derive(Clone, Debug)]
 pub struct QueryMemory(Arc<dyn MemoryPool>);
+
+/// Holders of rows that wait to be taken: what [`QueryMemory::wait`] bounds. All else is what an operator works with.
+const WAITING_ROWS: [&str; 2] = [SCAN_ROWS, RESULT_ROWS];
+/// Rows that a scan has read, and what it reads them from.
+pub const SCAN_ROWS: &str = "rows of a scan";
+/// Rows of a result on their way to the client.
+pub const RESULT_ROWS: &str = "rows of a result";
 
 impl Default for QueryMemory {
     fn default() -> Self {
@@ -32,6 +46,18 @@ impl QueryMemory {
 
     pub(crate) fn of(context: &TaskContext) -> Self {
         Self(Arc::clone(context.memory_pool()))
+    }
+
+    /// The query's rows wait for its client from here on, until what it answers is dropped.
+    ///
+    /// # Errors
+    /// [`model::Code::OutOfMemory`] where others wait as well and the rows of all of them would be more than half of the
+    /// budget: what clients do not read leaves room for queries whose clients do.
+    pub fn wait(&self) -> Result<Waiting> {
+        match QueryPool::of(&self.0) {
+            Some(pool) => Waiting::new(pool),
+            None => Ok(Waiting::default()),
+        }
     }
 
     /// A reservation of nothing yet, under a name that the error of a refusal shows.

@@ -13,8 +13,8 @@ use super::common::ConnectArgs;
                         not served); the log goes to stderr. SIGTERM and Ctrl-C stop in order, SIGKILL loses nothing\n\
                         that was acknowledged.\n\n\
                         Each setting comes from its flag, else from TIDEMARK_DATA_DIR, TIDEMARK_GRPC, TIDEMARK_HTTP,\n\
-                        TIDEMARK_INSECURE, TIDEMARK_QUERY_MEMORY_BYTES or TIDEMARK_LOG, else from the file. What\n\
-                        --print-config prints is such a file.\n\n\
+                        TIDEMARK_INSECURE, TIDEMARK_QUERY_MEMORY_BYTES, TIDEMARK_RESULT_IDLE_TIMEOUT_MS or\n\
+                        TIDEMARK_LOG, else from the file. What --print-config prints is such a file.\n\n\
                         tidemark serve --data-dir /var/lib/tidemark --config /etc/tidemark.toml"
 )]
 pub struct ServeArgs {
@@ -36,6 +36,9 @@ pub struct ServeArgs {
     /// Memory of all queries together; one that needs more ends with 0x0102 [default: 1073741824]
     #[arg(long, value_name = "BYTES")]
     pub query_memory_bytes: Option<usize>,
+    /// A result of which the client reads nothing for so long ends with 0x020f [default: 600000]
+    #[arg(long, value_name = "MS")]
+    pub result_idle_timeout_ms: Option<u64>,
     /// Time passes as stdin says: for tests of what takes long
     #[arg(long, hide = true)]
     pub held_clock: bool,

@@ -137,7 +137,14 @@ pub(super) fn verify_segments(
     for report in &reports {
         writeln!(out, "{}", line(report)).map_err(output_failed)?;
     }
-    Ok((!reports.is_empty()).then(|| !reports.iter().any(|report| report.state.is_bad())))
+    // A log that is gone has no segment that could be bad: the catalogue knows of it. One that does not read itself has a
+    // segment among those above, or is told here.
+    let missing = data_dir::missing(disk, path).unwrap_or_else(|error| vec![error]);
+    for error in &missing {
+        writeln!(out, "{} {}", path.display(), error.message()).map_err(output_failed)?;
+    }
+    let is_bad = !missing.is_empty() || reports.iter().any(|report| report.state.is_bad());
+    Ok((is_bad || !reports.is_empty()).then_some(!is_bad))
 }
 
 fn line(report: &SegmentReport) -> String {

@@ -3,10 +3,14 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use model::{Code, Error, Result};
 use query::engine::EngineSettings;
 use serde::Deserialize;
+
+/// Ten minutes: longer than anybody looks at a page of rows before asking for the next.
+const RESULT_IDLE_TIMEOUT_MS: u64 = 600_000;
 
 /// Where a setting's value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +58,8 @@ pub struct Config {
     pub insecure: Setting<bool>,
     /// Memory of all queries together, in bytes; past it a query ends with [`Code::OutOfMemory`].
     pub query_memory_bytes: Setting<usize>,
+    /// A result of which the client reads nothing for so long, in milliseconds, ends with [`Code::Terminated`].
+    pub result_idle_timeout_ms: Setting<u64>,
     /// Filter of the log on stderr, as `tracing` writes it.
     pub log: Setting<String>,
 }
@@ -72,6 +78,8 @@ pub struct Layer {
     pub insecure: Option<bool>,
     /// See [`Config`].
     pub query_memory_bytes: Option<usize>,
+    /// See [`Config`].
+    pub result_idle_timeout_ms: Option<u64>,
     /// See [`Config`].
     pub log: Option<String>,
 }
@@ -110,18 +118,17 @@ impl Layer {
                     .hint("write true or false"));
             }
         };
-        let query_memory_bytes = lookup("TIDEMARK_QUERY_MEMORY_BYTES").map(|text| {
-            text.parse().map_err(|_| {
-                Error::with(Code::InvalidConfig, format!("TIDEMARK_QUERY_MEMORY_BYTES={text}"))
-                    .hint("write a number of bytes, such as 1073741824")
-            })
-        });
         Ok(Self {
             data_dir: lookup("TIDEMARK_DATA_DIR").map(PathBuf::from),
             grpc: lookup("TIDEMARK_GRPC"),
             http: lookup("TIDEMARK_HTTP"),
             insecure,
-            query_memory_bytes: query_memory_bytes.transpose()?,
+            query_memory_bytes: number(&lookup, "TIDEMARK_QUERY_MEMORY_BYTES", "bytes, such as 1073741824")?,
+            result_idle_timeout_ms: number(
+                &lookup,
+                "TIDEMARK_RESULT_IDLE_TIMEOUT_MS",
+                "milliseconds, such as 600000",
+            )?,
             log: lookup("TIDEMARK_LOG"),
         })
     }
@@ -142,6 +149,7 @@ impl Config {
                 value: EngineSettings::default().memory_bytes,
                 origin: Origin::Default,
             },
+            result_idle_timeout_ms: Setting { value: RESULT_IDLE_TIMEOUT_MS, origin: Origin::Default },
             log: Setting { value: "info,openraft=warn".to_owned(), origin: Origin::Default },
         };
         for (origin, layer) in layers {
@@ -150,9 +158,20 @@ impl Config {
             lay(&mut config.http, origin, address("http", layer.http)?);
             lay(&mut config.insecure, origin, layer.insecure);
             lay(&mut config.query_memory_bytes, origin, layer.query_memory_bytes);
+            lay(&mut config.result_idle_timeout_ms, origin, layer.result_idle_timeout_ms);
             lay(&mut config.log, origin, layer.log);
         }
         Ok(config)
+    }
+}
+
+/// The whole number in a variable of the environment.
+fn number<T: FromStr>(lookup: &impl Fn(&str) -> Option<String>, name: &str, unit: &str) -> Result<Option<T>> {
+    let Some(text) = lookup(name) else { return Ok(None) };
+    match text.parse() {
+        Ok(number) => Ok(Some(number)),
+        Err(_) => Err(Error::with(Code::InvalidConfig, format!("{name}={text}"))
+            .hint(format!("write a number of {unit}"))),
     }
 }
 
@@ -183,6 +202,11 @@ impl fmt::Display for Config {
             f,
             "query_memory_bytes = {}  # {}",
             self.query_memory_bytes.value, self.query_memory_bytes.origin
+        )?;
+        writeln!(
+            f,
+            "result_idle_timeout_ms = {}  # {}",
+            self.result_idle_timeout_ms.value, self.result_idle_timeout_ms.origin
         )?;
         writeln!(f, "log = {:?}  # {}", self.log.value, self.log.origin)
     }

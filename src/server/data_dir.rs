@@ -10,9 +10,11 @@
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use model::{Code, Error, Result, VgroupId};
+use model::{Code, DatabaseInfo, Error, Result, VgroupId};
 use rustix::fs::{FlockOperation, flock};
+use wal::Disk;
 
 /// Format that this version writes. Raised when an older version could misread what is stored.
 const FORMAT: u32 = 1;
@@ -87,10 +89,7 @@ impl DataDir {
         if self.mnode().exists() || self.vnodes()?.is_empty() {
             return Ok(());
         }
-        let what = format!("the metadata is gone, vgroups are there: path={}", self.mnode().display());
-        Err(Error::text(Code::Damaged, what).hint(
-            "put a copy of the folder `mnode` back; or, to start anew, move the folder `vnode` elsewhere",
-        ))
+        Err(no_metadata(&self.mnode()))
     }
 
     /// That the log of a vgroup that has been made is there: without it the vgroup would start again from nothing.
@@ -98,18 +97,57 @@ impl DataDir {
     /// # Errors
     /// [`Code::Damaged`], [`Code::Io`].
     pub fn check_vnode(&self, vgroup: VgroupId) -> Result<()> {
-        let wal = self.vnode(vgroup).join("wal");
-        let mut entries = match std::fs::read_dir(&wal) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == ErrorKind::NotFound => return Err(gone(&wal)),
-            Err(e) => return Err(io("cannot list the log of a vgroup", &wal, e)),
-        };
-        if entries.next().is_some() { Ok(()) } else { Err(gone(&wal)) }
+        check_log(&self.path, vgroup)
     }
+}
+
+/// That the log of a vgroup is there, in the data directory `path`.
+fn check_log(path: &Path, vgroup: VgroupId) -> Result<()> {
+    let wal = path.join("vnode").join(vgroup.to_string()).join("wal");
+    let mut entries = match std::fs::read_dir(&wal) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Err(gone(&wal)),
+        Err(e) => return Err(io("cannot list the log of a vgroup", &wal, e)),
+    };
+    if entries.next().is_some() { Ok(()) } else { Err(gone(&wal)) }
+}
+
+/// What the catalogue in the data directory `path` says is there and is not: metadata beside vgroups, and the log of each
+/// vgroup of a database. Nothing of a path that is no data directory. Also beside a server.
+///
+/// # Errors
+/// Where the catalogue itself does not read.
+pub fn missing(disk: &Arc<dyn Disk>, path: &Path) -> Result<Vec<Error>> {
+    let mnode = path.join("mnode");
+    let Some(databases) = mnode::stored_databases(disk, &mnode)? else {
+        let is_missing = is_data_dir(path) && path.join("vnode").exists();
+        return Ok(if is_missing { vec![no_metadata(&mnode)] } else { Vec::new() });
+    };
+    let faults = |databases: &[Arc<DatabaseInfo>]| -> Vec<Error> {
+        let vgroups = databases.iter().flat_map(|database| {
+            database.vgroups.iter().filter_map(|&vgroup| {
+                let error = check_log(path, vgroup).err()?;
+                let text = format!("{} vgroup={vgroup} database={}", error.message(), database.name);
+                Some(Error::text(error.code(), text).hint(error.help().to_owned()))
+            })
+        });
+        vgroups.collect()
+    };
+    if faults(&databases).is_empty() {
+        return Ok(Vec::new());
+    }
+    // A server beside us may have dropped the database in the meantime.
+    let databases = mnode::stored_databases(disk, &mnode)?.unwrap_or_default();
+    Ok(faults(&databases))
 }
 
 fn is_data_dir(path: &Path) -> bool {
     path.join("FORMAT").is_file()
+}
+
+fn no_metadata(mnode: &Path) -> Error {
+    Error::text(Code::Damaged, format!("the metadata is gone, vgroups are there: path={}", mnode.display()))
+        .hint("put a copy of the folder `mnode` back; or, to start anew, move the folder `vnode` elsewhere")
 }
 
 fn gone(wal: &Path) -> Error {

@@ -16,17 +16,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::{Code, Error, Result};
-use query::engine::EngineSettings;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use self::clock::SystemClock;
 use self::data_dir::DataDir;
-use self::engine::Engine;
+use self::engine::{Engine, QuerySettings};
 
 /// How long calls that are under way at shutdown may take to end.
-const DRAIN: Duration = Duration::from_secs(2);
+pub const DRAIN: Duration = Duration::from_secs(2);
 
 /// A running server.
 #[derive(Debug)]
@@ -47,7 +46,7 @@ impl Server {
         data_dir: &Path,
         grpc: SocketAddr,
         insecure: bool,
-        queries: &EngineSettings,
+        queries: &QuerySettings,
         clock: Arc<SystemClock>,
     ) -> Result<Self> {
         // An address that is taken is noticed before anything is made.

@@ -12,6 +12,7 @@ use tracing_subscriber::EnvFilter;
 use super::Server;
 use super::clock::SystemClock;
 use super::config::{Config, Layer, Origin};
+use super::engine::QuerySettings;
 use super::held_clock::HeldClock;
 use crate::cli::ServeArgs;
 
@@ -30,8 +31,11 @@ pub async fn run(args: ServeArgs) -> Result<()> {
     ignore_file_size_signal();
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::internal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::internal)?;
-    let queries =
-        EngineSettings { memory_bytes: config.query_memory_bytes.value, ..EngineSettings::default() };
+    let memory_bytes = config.query_memory_bytes.value;
+    let queries = QuerySettings {
+        engine: EngineSettings { memory_bytes, ..EngineSettings::default() },
+        result_idle_timeout: Duration::from_millis(config.result_idle_timeout_ms.value),
+    };
     let clock = Arc::new(if args.held_clock { SystemClock::held() } else { SystemClock::default() });
     let mut held = if args.held_clock { Some(HeldClock::listen()?) } else { None };
     let Config { data_dir, grpc, insecure, .. } = &config;
@@ -78,6 +82,7 @@ fn load(args: &ServeArgs) -> Result<Config> {
         http: args.http.clone(),
         insecure: args.insecure.then_some(true),
         query_memory_bytes: args.query_memory_bytes,
+        result_idle_timeout_ms: args.result_idle_timeout_ms,
         log: None,
     };
     layers.push((Origin::Flag, flags));

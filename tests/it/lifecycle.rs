@@ -1,5 +1,8 @@
 //! Start, stop, and everything that a data directory can do wrong.
 
+use client::{Code, ConnectOptions, Connection, RetryPolicy};
+use futures::FutureExt as _;
+
 use crate::support::{Server, connect, query, tidemark};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -36,6 +39,36 @@ fn a_newer_format_is_refused() {
     std::fs::write(server.data_dir().join("FORMAT"), "tidemark data format 99\n").expect("a file");
     let error = server.try_start_again().expect_err("it is refused");
     assert!(error.contains("error[0x6f02]") && error.contains("format=99"), "{error}");
+}
+
+/// The client of a statement that takes longer than the server waits for it learns why it gets no answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_not_answered_before_the_server_stops_is_told_so() {
+    let mut server = Server::start();
+    let root = connect(&server).await;
+    query(&root, "CREATE DATABASE d VGROUPS 1").await;
+    query(&root, "CREATE STABLE d.s (ts TIMESTAMP, v INT) TAGS (g INT)").await;
+    let rows = (0..150).map(|n| format!("d.c{n} USING d.s TAGS ({n}) VALUES (1700000000000, {n}) "));
+    query(&root, &format!("INSERT INTO {}", rows.collect::<String>())).await;
+    let options = ConnectOptions {
+        host: server.address().to_owned(),
+        retry: RetryPolicy::never(),
+        ..ConnectOptions::default()
+    };
+    let connection = Connection::connect(options).await.expect("connected");
+    // Half a billion rows.
+    let mut long = Box::pin(async {
+        let joins = "JOIN d.s b ON a.ts = b.ts JOIN d.s c ON a.ts = c.ts JOIN d.s d ON a.ts = d.ts";
+        let result = connection.sql(&format!("SELECT COUNT(*) FROM d.s a {joins}")).await?;
+        result.rows().await
+    });
+    assert!(long.as_mut().now_or_never().is_none());
+    // Came after the statement, on one connection.
+    connection.ping().await.expect("answered");
+    assert!(server.terminate().success());
+    let error = long.await.expect_err("it takes longer than that");
+    assert_eq!(error.code(), Code::ShuttingDown, "{error}");
+    assert!(error.may_retry() && error.message().contains("may or may not"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

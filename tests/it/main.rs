@@ -20,6 +20,7 @@ mod import;
 mod lifecycle;
 mod lines;
 mod memory;
+mod offline;
 mod oracle_tmq;
 mod parquet_readers;
 mod privileges;

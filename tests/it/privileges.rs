@@ -71,6 +71,31 @@ async fn rights_on_databases_are_given_and_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn users_see_themselves_and_root_sees_all() {
+    let server = Server::start();
+    let (root, ann) = prepared(&server).await;
+    let names = |rows: client::Rows| {
+        rows.iter().map(|row| row.by_name::<String>("name").expect("a name")).collect::<Vec<_>>()
+    };
+    for sql in ["SHOW USERS", "SELECT name FROM information_schema.ins_users ORDER BY name"] {
+        assert_eq!(names(query(&ann, sql).await), ["ann"], "{sql}");
+        assert_eq!(names(query(&root, sql).await), ["ann", "root"], "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_write_can_delete_and_see_what_a_table_looks_like() {
+    let server = Server::start();
+    let (root, ann) = prepared(&server).await;
+    query(&root, "GRANT WRITE ON d.* TO ann").await;
+    assert_eq!(query(&ann, "DESCRIBE d.t").await.len(), 2);
+    query(&ann, "DELETE FROM d.t").await;
+    assert_eq!(query(&root, "SELECT * FROM d.t").await.len(), 0);
+    // What others have not read yet is not hers to take.
+    assert_eq!(sql_refusal(&ann, "TRIM DATABASE d WAL").await, Some(Code::NoPrivilege));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn s15_74_the_right_to_subscribe_is_checked_while_consuming_too() {
     let server = Server::start();
     let (root, ann) = prepared(&server).await;

@@ -11,7 +11,7 @@ use wal::{Disk, Retention};
 use super::{Inner, MnodeOptions};
 use crate::state::Snapshot;
 
-const FILE: &str = "mnode.snapshot";
+pub(super) const FILE: &str = "mnode.snapshot";
 
 /// The log is small, and the only other copy of what a damaged snapshot held: it is kept for a week.
 const RETENTION: Retention = Retention { period_s: 7 * 24 * 3_600, size_kb: 256 << 10 };
@@ -30,7 +30,7 @@ pub(super) async fn read(
 }
 
 /// An error of the snapshot's content, with the file and how to go on.
-fn named(error: &Error, path: &Path) -> Error {
+pub(super) fn named(error: &Error, path: &Path) -> Error {
     let text = format!("{}: path={}", error.message(), path.display());
     let named = Error::text(error.code(), text).caused_by(error.clone());
     match error.code() {

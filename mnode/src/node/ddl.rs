@@ -40,7 +40,7 @@ impl Mnode {
         self.inner.statement(Command::CreateDatabase { by: by.into(), spec }).await
     }
 
-    /// ALTER DATABASE.
+    /// ALTER DATABASE. Also while a shard does not serve: it is given the options when it is opened.
     ///
     /// # Errors
     /// 0x0388 unknown; 0x038A no difference; 0x038C retention 0 with topics.
@@ -51,7 +51,7 @@ impl Mnode {
         changes: Vec<DatabaseChange>,
     ) -> Result<DdlOutcome> {
         let command = Command::AlterDatabase { by: by.into(), name: name.into(), changes };
-        self.inner.statement_on(name, command).await
+        self.inner.statement(command).await
     }
 
     /// DROP DATABASE.
@@ -105,13 +105,13 @@ impl Mnode {
         self.inner.statement_on(database, command).await
     }
 
-    /// CREATE TOPIC, its statement already checked and compiled.
+    /// CREATE TOPIC, its statement already checked and compiled. Also while a shard does not serve: it is told of its topics
+    /// when it is opened, and a topic shows all that a shard's log holds, whenever the shard learned of it.
     ///
     /// # Errors
     /// In this order: 0x03E0 exists; 0x0388; 0x038C; 0x4004; 0x0303; 0x03E5; 0x0362.
     pub async fn create_topic(&self, by: &str, spec: TopicSpec) -> Result<DdlOutcome> {
-        let database = spec.database.clone();
-        self.inner.statement_on(&database, Command::CreateTopic { by: by.into(), spec }).await
+        self.inner.statement(Command::CreateTopic { by: by.into(), spec }).await
     }
 
     /// RELOAD TOPIC: groups and offsets stay, live consumers are told to ask again.

@@ -10,6 +10,7 @@ mod notify;
 mod password;
 mod rights;
 mod show;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod users;
@@ -36,6 +37,7 @@ pub use consumers::Listening;
 pub use ddl::DdlOutcome;
 pub use password::{DEFAULT_PASSWORD, PasswordCost};
 pub use show::{ConsumerRow, SettingRow, SubscriptionRow, TopicRow};
+pub use stored::stored_databases;
 
 use machine::{Machine, Outcome};
 use notify::Notices;

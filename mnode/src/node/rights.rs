@@ -20,6 +20,14 @@ impl Mnode {
         self.inner.read(|state| Ok(state.access(by, state.database_seen(by, database)?)))
     }
 
+    /// That a user has made the database or is a super user: for what else only ALTER DATABASE could bring about.
+    ///
+    /// # Errors
+    /// 0x2644, to everybody but super users also where there is none; to those 0x0388. 0x0303 for others.
+    pub fn check_owner(&self, by: &str, database: &str) -> Result<()> {
+        self.inner.read(|state| state.require_owner(by, &state.database_seen(by, database)?.creator))
+    }
+
     /// The databases that a user may know of, by name, and what they may do with each.
     #[must_use]
     pub fn databases(&self, by: &str) -> Vec<(Arc<Database>, Access)> {

@@ -111,7 +111,7 @@ impl Catalog {
     }
 
     /// Topics over a database.
-    pub(crate) fn topics_of(&self, database: DatabaseId) -> impl Iterator<Item = &Arc<TopicInfo>> {
+    pub fn topics_of(&self, database: DatabaseId) -> impl Iterator<Item = &Arc<TopicInfo>> {
         self.topics.values().filter(move |t| t.database == database)
     }
 

@@ -146,7 +146,7 @@ impl MnodeState {
     }
 
     /// Super user or creator.
-    pub(super) fn require_owner(&self, by: &str, creator: &str) -> Result<()> {
+    pub(crate) fn require_owner(&self, by: &str, creator: &str) -> Result<()> {
         if by == creator && self.users.contains_key(by) { Ok(()) } else { self.require_super(by) }
     }
 }

@@ -136,7 +136,7 @@ impl<W: Write> Printer<W> {
         writeln!(self.out, "*************************** {}. row ***************************", self.row)?;
         for (column, cell) in columns.iter().zip(cells) {
             let pad = width.saturating_sub(text::width(&column.name));
-            writeln!(self.out, "{:pad$}{}: {cell}", "", column.name)?;
+            writeln!(self.out, "{}{}: {cell}", table::spaces(pad), column.name)?;
         }
         Ok(())
     }
@@ -235,6 +235,24 @@ mod tests {
                 " 1970-01-01 00:00:00.000 | 10.25 |                 NULL | NULL         |                    7\n",
             )
         );
+    }
+
+    /// Wider than what a format can be told.
+    #[test]
+    fn wide_cells_and_names_are_printed() {
+        let wide = "x".repeat(70_000);
+        let columns = vec![column(&wide, DataType::NChar(20)), column("b", DataType::NChar(20))];
+        let values: ArrayRef = Arc::new(StringArray::from(vec![wide.as_str(), "y"]));
+        let batch =
+            RecordBatch::try_from_iter([("a", Arc::clone(&values)), ("b", Arc::clone(&values))]).unwrap();
+        for format in [Format::Table, Format::Vertical] {
+            let mut printer = Printer::new(Vec::new(), format, Zone::UTC);
+            printer.begin(&columns).unwrap();
+            printer.rows(&columns, &batch).unwrap();
+            printer.end().unwrap();
+            let text = String::from_utf8(printer.out().clone()).unwrap();
+            assert!(text.contains(&wide) && text.contains('y'));
+        }
     }
 
     #[test]

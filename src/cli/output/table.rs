@@ -67,11 +67,16 @@ impl Table {
             let (before, after) = if self.right.get(index) == Some(&true) { (pad, 0) } else { (0, pad) };
             let bar = if index > 0 { "|" } else { "" };
             // Writing to a string cannot fail.
-            let _ = write!(line, "{bar} {:before$}{cell}{:after$} ", "", "");
+            let _ = write!(line, "{bar} {}{cell}{} ", spaces(before), spaces(after));
         }
         // Lines are compared and pasted: none ends in blanks.
         writeln!(out, "{}", line.trim_end_matches(' '))
     }
+}
+
+/// Formats have widths of 16 bits at most; cells do not.
+pub(super) fn spaces(count: usize) -> String {
+    " ".repeat(count)
 }
 
 /// Columns that values of this type usually take.

@@ -148,32 +148,41 @@ impl Compacts {
 impl Engine {
     /// FLUSH DATABASE: answers when the rows are in files.
     pub(super) async fn flush(&self, session: &Session, name: &str) -> Result<()> {
-        for vnode in self.shards_of(session, name)? {
-            vnode.flush().await?;
-        }
-        Ok(())
+        self.may_write(session, name)?;
+        self.on_shards(name, async |vnode| vnode.flush().await).await
     }
 
     /// TRIM DATABASE: files past KEEP go now.
     pub(super) async fn trim(&self, session: &Session, name: &str) -> Result<()> {
-        for vnode in self.shards_of(session, name)? {
-            vnode.tick().await?;
-        }
-        Ok(())
-    }
-
-    /// TRIM DATABASE .. WAL: the log's segments past their retention go now, whatever a keep version holds back.
-    pub(super) async fn trim_log(&self, session: &Session, name: &str) -> Result<()> {
-        for vnode in self.shards_of(session, name)? {
-            vnode.trim_wal().await?;
-        }
-        Ok(())
-    }
-
-    fn shards_of(&self, session: &Session, name: &str) -> Result<Vec<Arc<Vnode>>> {
         self.may_write(session, name)?;
-        let catalog = self.mnode.catalog();
-        catalog.database(name)?.info.vgroups.iter().map(|&vgroup| self.shard(vgroup)).collect()
+        self.on_shards(name, async |vnode| vnode.tick().await).await
+    }
+
+    /// TRIM DATABASE .. WAL: the log's segments past their retention go now, whatever a keep version holds back. As with
+    /// a shorter WAL_RETENTION_PERIOD, consumers may miss rows for it: it takes the same right.
+    pub(super) async fn trim_log(&self, session: &Session, name: &str) -> Result<()> {
+        self.mnode.check_owner(&session.user, name)?;
+        self.on_shards(name, async |vnode| vnode.trim_wal().await).await
+    }
+
+    /// Does something to every shard of a database. One that does not serve, or fails, keeps it from none of the others:
+    /// the error names it when they are done.
+    async fn on_shards<T>(&self, name: &str, act: impl AsyncFn(Arc<Vnode>) -> Result<T>) -> Result<()> {
+        let vgroups = self.mnode.catalog().database(name)?.info.vgroups.clone();
+        let mut failed = Vec::new();
+        for &vgroup in &vgroups {
+            let done = match self.shard(vgroup) {
+                Ok(vnode) => act(vnode).await.map(drop),
+                Err(error) => Err(error),
+            };
+            failed.extend(done.err().map(|error| (vgroup, error)));
+        }
+        let names: Vec<String> = failed.iter().map(|(vgroup, _)| vgroup.to_string()).collect();
+        let Some((_, error)) = failed.into_iter().next() else { return Ok(()) };
+        let (names, done) = (names.join(","), vgroups.len() - names.len());
+        let text = format!("not done vgroups={names} done={done} because: {}", error.message());
+        let hint = error.help().to_owned();
+        Err(Error::text(error.code(), text).hint(hint).caused_by(error))
     }
 
     /// COMPACT: answers at once.

@@ -6,6 +6,7 @@ use query::plan::plan_delete;
 use query::source::{Relation, RelationKind, Shard as _, TableListRequest};
 use vnode::{DeleteRequest, DeleteTarget};
 
+use super::names::Purpose;
 use super::{Engine, Outcome, StatementContext};
 use crate::server::sessions::Session;
 
@@ -19,7 +20,7 @@ impl Engine {
     ) -> Result<Outcome> {
         let database = self.database_of(cx, table)?;
         self.may_write(session, database)?;
-        let relation = self.relation(session, cx, table)?;
+        let relation = self.relation(session, cx, table, Purpose::Delete)?;
         let plan = plan_delete(filter, &relation, &self.plan_session(session, cx))?;
         if plan.range.is_empty() {
             return Ok(Outcome::Affected(0));

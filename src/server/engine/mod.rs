@@ -9,6 +9,7 @@ mod names;
 mod outcome;
 mod privileges;
 mod queries;
+mod result;
 mod show;
 mod statement;
 mod system;
@@ -17,6 +18,7 @@ mod vnodes;
 mod write;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mnode::{Mnode, MnodeOptions};
 use model::{Clock, Result, TopicId};
@@ -26,7 +28,8 @@ use rand::rngs::OsRng;
 use tonic::Request;
 use wal::{Disk, StdDisk};
 
-pub use outcome::Outcome;
+pub use outcome::{Outcome, ResultStream};
+pub use result::{MESSAGE_BYTES, MESSAGES_AHEAD, ResultMemory};
 pub use statement::StatementContext;
 pub use vnodes::Vnodes;
 pub use write::{StartedWrite, WriteTarget};
@@ -38,12 +41,22 @@ use crate::server::clock::SystemClock;
 use crate::server::data_dir::DataDir;
 use crate::server::sessions::{Session, Sessions};
 
+/// How queries are run.
+#[derive(Clone, Copy, Debug)]
+pub struct QuerySettings {
+    /// What they may spend.
+    pub engine: EngineSettings,
+    /// A result of which the client takes nothing for so long ends.
+    pub result_idle_timeout: Duration,
+}
+
 /// A running database without its sockets.
 #[derive(Debug)]
 pub struct Engine {
     mnode: Mnode,
     vnodes: Arc<Vnodes>,
     queries: Queries,
+    result_idle_timeout: Duration,
     sessions: Sessions,
     compacts: Compacts,
     /// Shared by writes of lines, held alone while one makes what its lines lack: rows that were made ready for a table
@@ -61,7 +74,7 @@ impl Engine {
     pub async fn open(
         data_dir: DataDir,
         clock: Arc<SystemClock>,
-        queries: &EngineSettings,
+        settings: &QuerySettings,
     ) -> Result<Arc<Self>> {
         data_dir.check_mnode()?;
         let data_dir = Arc::new(data_dir);
@@ -76,12 +89,25 @@ impl Engine {
             vnodes.open_database(&database.info).await;
         }
         vnodes.refuse_strangers(|vgroup| mnode.knows_vgroup(vgroup))?;
+        for database in catalog.databases() {
+            vnodes.catch_up(&database.info, catalog.topics_of(database.info.id)).await;
+        }
         // From here on statements that a crash cut short are finished, and consumers are watched.
         mnode.start().await;
-        let queries = Queries::new(queries)?;
+        let queries = Queries::new(&settings.engine)?;
         let (sessions, compacts) = (Sessions::default(), Compacts::default());
         let lines = tokio::sync::RwLock::default();
-        Ok(Arc::new(Self { mnode, vnodes, queries, sessions, compacts, lines, clock, _data_dir: data_dir }))
+        Ok(Arc::new(Self {
+            mnode,
+            vnodes,
+            queries,
+            result_idle_timeout: settings.result_idle_timeout,
+            sessions,
+            compacts,
+            lines,
+            clock,
+            _data_dir: data_dir,
+        }))
     }
 
     /// Stops in order: no more decisions, then every shard flushed and synced.
@@ -110,6 +136,11 @@ impl Engine {
         let catalog = self.mnode.catalog();
         let mut vgroups = catalog.topic_vgroups(topic).iter();
         vgroups.any(|vgroup| self.vnodes.get(*vgroup).map_or(true, |vnode| vnode.has_table_of(topic)))
+    }
+
+    /// A result of which the client takes nothing for so long ends.
+    pub fn result_idle_timeout(&self) -> Duration {
+        self.result_idle_timeout
     }
 
     /// The server's clock.

@@ -24,6 +24,17 @@ pub(super) enum Found {
     Table(FoundTable),
 }
 
+/// What a table is looked up for: which right that takes, and which shards of a super table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Its rows are read.
+    Read,
+    /// Rows of it are deleted.
+    Delete,
+    /// A topic is made of it: what it is, is asked, not what is in its shards, and of these some may be offline.
+    Topic,
+}
+
 impl Engine {
     /// The database that a name is in: its own, else the session's.
     pub(super) fn database_of<'a>(&self, cx: &'a StatementContext, name: &'a ObjectName) -> Result<&'a str> {
@@ -74,16 +85,17 @@ impl Engine {
         Ok(table.map(|table| Found::Table(FoundTable { database: database.info.clone(), vnode, table })))
     }
 
-    /// Resolves every table of a query, with the right to read it.
+    /// Resolves every table of a query, with the right to do so.
     pub(super) fn resolve(
         &self,
         session: &Session,
         cx: &StatementContext,
         query: &Query,
+        purpose: Purpose,
     ) -> Result<Relations> {
         let mut relations = Relations::new();
         for name in relations_named(query) {
-            let relation = self.relation(session, cx, &name)?;
+            let relation = self.relation(session, cx, &name, purpose)?;
             relations.insert(name, relation);
         }
         Ok(relations)
@@ -95,12 +107,17 @@ impl Engine {
         session: &Session,
         cx: &StatementContext,
         name: &ObjectName,
+        purpose: Purpose,
     ) -> Result<Relation> {
         let database = self.database_of(cx, name)?;
         if system::is_system(database) {
             return self.system_relation(session, database, &name.name);
         }
-        self.may_read(session, database).map_err(|error| match error.code() {
+        let may = match purpose {
+            Purpose::Read | Purpose::Topic => self.may_read(session, database),
+            Purpose::Delete => self.may_write(session, database),
+        };
+        may.map_err(|error| match error.code() {
             Code::DatabaseNotExist => {
                 no_table(Code::DatabaseNotExist, name).hint(error.help()).or_at(name.at.0)
             }
@@ -109,9 +126,12 @@ impl Engine {
         let missing = || self.missing(database, name, no_table(Code::TableNotExist, name));
         match self.find(cx, name)?.ok_or_else(missing)? {
             Found::Stable { database, stable } => {
-                let shards: Result<Vec<Arc<dyn Shard>>> =
-                    database.vgroups.iter().map(|&id| self.shard(id).map(|v| v as Arc<dyn Shard>)).collect();
-                Ok(Relation { shards: shards?, database, kind: RelationKind::Stable(stable) })
+                let shards = database.vgroups.iter().map(|&id| self.shard(id).map(|v| v as Arc<dyn Shard>));
+                let shards: Vec<Arc<dyn Shard>> = match purpose {
+                    Purpose::Read | Purpose::Delete => shards.collect::<Result<_>>()?,
+                    Purpose::Topic => shards.filter_map(Result::ok).collect(),
+                };
+                Ok(Relation { shards, database, kind: RelationKind::Stable(stable) })
             }
             Found::Table(FoundTable { database, vnode, table }) => {
                 let kind = match &table.kind {

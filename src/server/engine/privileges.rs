@@ -1,6 +1,6 @@
 //! Who may do what: the checks before a statement touches a database, GRANT and REVOKE, and how rights are shown.
 
-use mnode::{Access, Grant};
+use mnode::{Access, Grant, User};
 use model::{Code, Error, Result};
 use query::ast::Right;
 
@@ -24,6 +24,12 @@ impl Engine {
         access.write.then_some(()).ok_or_else(|| needs("WRITE", database))
     }
 
+    /// For what tables look like: who fills them has to know, too.
+    pub(super) fn may_read_or_write(&self, session: &Session, database: &str) -> Result<()> {
+        let access = self.mnode.access(&session.user, database)?;
+        (access.read || access.write).then_some(()).ok_or_else(|| needs("READ or WRITE", database))
+    }
+
     /// GRANT, or REVOKE where not `give`.
     pub(super) async fn grant(&self, session: &Session, give: bool, right: Right, user: &str) -> Result<()> {
         let grant = match right {
@@ -37,6 +43,16 @@ impl Engine {
         }
     }
 
+    /// The users that the session may know of: super users know all, others themselves.
+    pub(super) fn users_seen(&self, session: &Session) -> Vec<User> {
+        let mut users = self.mnode.users();
+        let is_own = |user: &User| *user.name == *session.user;
+        if !users.iter().any(|user| user.super_user && is_own(user)) {
+            users.retain(is_own);
+        }
+        users
+    }
+
     /// Who may do what; only root sees the rights of others.
     pub(super) fn ins_user_privileges(&self, session: &Session) -> SystemTable {
         let mut table = SystemTable::new(&[
@@ -48,9 +64,7 @@ impl Engine {
             ("notes", Kind::Text),
         ]);
         let catalog = self.mnode.catalog();
-        let users = self.mnode.users();
-        let sees_all = users.iter().any(|user| user.super_user && *user.name == *session.user);
-        for user in users.iter().filter(|user| sees_all || *user.name == *session.user) {
+        for user in &self.users_seen(session) {
             let mut row = |privilege: &str, object: &str| {
                 let cells = [user.name.as_str(), privilege, object, "", "", ""];
                 table.push(cells.map(Cell::from));

@@ -4,23 +4,27 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::common::{DataFusionError, Result as DfResult};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::Stream;
 use model::{Error, Result};
+use proto::size::batch_bytes;
 use query::engine::{EngineSettings, QueryStream};
-use query::plan::Plan;
+use query::memory::QueryMemory;
+use query::plan::{OutputColumn, Plan};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, yield_now};
 
+use super::outcome::ResultStream;
+use super::result::{BATCHES_AHEAD, ResultMemory};
 use crate::STACK_BYTES;
 
-/// Batches that are ready before anyone asks for them.
-const BATCHES_AHEAD: usize = 2;
 /// Threads for each that a query may keep busy. Queries take turns at every batch (see `query`'s engine), but what goes
 /// on within one, a sort, the planning of thousands of columns, has no place to stop: beside it there is a thread left,
 /// and the system shares the cores out.
@@ -61,42 +65,60 @@ impl Queries {
         Ok(Self { engine, runtime: Some(runtime) })
     }
 
-    /// Plans and starts a query. Dropping the stream ends it.
+    /// Plans and starts a query. Dropping the stream ends it, or, before there is one, what is waited for: between two
+    /// steps of the planning too.
     pub(super) async fn run(
         &self,
         plan: impl FnOnce() -> Result<Plan> + Send + 'static,
-    ) -> Result<QueryStream> {
+    ) -> Result<ResultStream> {
         let engine = self.engine.clone();
         let (started, start) = oneshot::channel();
         let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
         let task = self.spawn(async move {
-            let opened = async { engine.execute(&plan()?).await }.await;
-            let mut stream = match opened {
-                Ok(QueryStream { columns, stream }) => {
-                    let schema = stream.schema();
-                    if started.send(Ok((columns, schema))).is_err() {
-                        return;
-                    }
-                    stream
-                }
+            let opened = async {
+                let plan = plan()?;
+                yield_now().await;
+                engine.execute(&plan).await
+            };
+            let result = match opened.await {
+                Ok(query) => ResultStream::new(query),
                 Err(error) => {
                     let _ = started.send(Err(error)); // Nobody waits: nobody is to be told.
                     return;
                 }
             };
+            let ResultStream { query, memory } = result;
+            let QueryStream { columns, mut stream, memory: shared, batches_between } = query;
+            let head = Head {
+                columns,
+                schema: stream.schema(),
+                memory: Arc::clone(&memory),
+                shared,
+                batches_between,
+            };
+            if started.send(Ok(head)).is_err() {
+                return;
+            }
             while let Some(batch) = futures::StreamExt::next(&mut stream).await {
-                if sender.send(batch).await.is_err() {
+                let batch = batch.and_then(|batch| match memory.carry(batch_bytes(&batch)) {
+                    Ok(()) => Ok(batch),
+                    Err(error) => Err(DataFusionError::External(Box::new(error))),
+                });
+                let is_last = batch.is_err();
+                if sender.send(batch).await.is_err() || is_last {
                     return;
                 }
             }
         })?;
         let mut task = EndOnDrop(task);
-        let (columns, schema) = match start.await {
+        let head = match start.await {
             Ok(started) => started?,
             Err(_) => return Err(task.failure().await),
         };
+        let Head { columns, schema, memory, shared, batches_between } = head;
         let stream = RecordBatchStreamAdapter::new(schema, Batches { batches, task: Some(task) });
-        Ok(QueryStream { columns, stream: Box::pin(stream) })
+        let query = QueryStream { columns, stream: Box::pin(stream), memory: shared, batches_between };
+        Ok(ResultStream { query, memory })
     }
 
     /// The plan as EXPLAIN shows it; `analyze` runs it too and adds what each operator did.
@@ -110,6 +132,7 @@ impl Queries {
         let mut task = EndOnDrop(self.spawn(async move {
             let lines = async {
                 let plan = plan()?;
+                yield_now().await;
                 if analyze { engine.analyze(&plan).await } else { engine.explain(&plan).await }
             };
             let lines = lines.await;
@@ -133,6 +156,15 @@ impl Drop for Queries {
             runtime.shutdown_background();
         }
     }
+}
+
+/// What is known of a result before its first batch.
+struct Head {
+    columns: Vec<OutputColumn>,
+    schema: SchemaRef,
+    memory: Arc<ResultMemory>,
+    shared: QueryMemory,
+    batches_between: usize,
 }
 
 struct EndOnDrop(JoinHandle<()>);
@@ -177,7 +209,6 @@ impl Stream for Batches {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc as blocking;
 
@@ -208,6 +239,7 @@ mod tests {
 
     impl Shard for Long {
         fn scan(&self, request: ScanRequest) -> Result<SendableRecordBatchStream> {
+            self.given.fetch_add(1, Ordering::Relaxed);
             let ticks: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![1]));
             let batch = RecordBatch::try_new(Arc::clone(&request.schema), vec![ticks]).unwrap();
             let given = Arc::clone(&self.given);
@@ -263,7 +295,7 @@ mod tests {
         let seen = Arc::clone(&given);
         let long = queries.run(move || plan_of("SELECT COUNT(ts) FROM d.t", &seen)).await.unwrap();
         let short = queries.run(|| plan_of("SELECT 1", &Arc::default())).await.unwrap();
-        assert_eq!(short.collect().await.unwrap().iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
+        assert_eq!(short.query.collect().await.unwrap().iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
         assert!(given.load(Ordering::Relaxed) < BATCHES, "the long one has ended before");
         drop(long);
     }
@@ -280,6 +312,31 @@ mod tests {
         let rest = async { go_on.send(()).unwrap() };
         let (answer, ()) = tokio::join!(query, rest);
         assert!(answer.unwrap_err().message().contains("planned"));
+    }
+
+    #[tokio::test]
+    async fn a_query_that_nobody_waits_for_ends_before_the_next_step_of_its_planning() {
+        let queries = queries();
+        let scans = Arc::new(AtomicUsize::new(0));
+        let (planning, planned) = oneshot::channel();
+        let (go_on, wait) = blocking::sync_channel(1);
+        let seen = Arc::clone(&scans);
+        let mut query = Box::pin(queries.run(move || {
+            planning.send(()).unwrap();
+            wait.recv().unwrap();
+            plan_of("SELECT ts FROM d.t", &seen)
+        }));
+        tokio::select! {
+            biased;
+            _ = &mut query => panic!("it waits"),
+            planned = planned => planned.unwrap(),
+        }
+        drop(query);
+        go_on.send(()).unwrap();
+        // On the one thread there is, whatever comes after it.
+        let next = queries.run(|| plan_of("SELECT 1", &Arc::default())).await.unwrap();
+        next.query.collect().await.unwrap();
+        assert_eq!(scans.load(Ordering::Relaxed), 0, "it was run for nobody");
     }
 
     #[tokio::test]

@@ -178,7 +178,7 @@ impl Engine {
         cx: &StatementContext,
         name: &ObjectName,
     ) -> Result<Outcome> {
-        self.may_read(session, self.database_of(cx, name)?)?;
+        self.may_read_or_write(session, self.database_of(cx, name)?)?;
         let schema = match self.find(cx, name)? {
             Some(Found::Stable { stable, .. }) => stable.schema.clone(),
             Some(Found::Table(found)) => self.schema_of(&found.database, &found.table)?,

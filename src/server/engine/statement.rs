@@ -5,6 +5,7 @@ use model::{Clock as _, Precision, Result, Zone};
 use query::ast::{Query, Statement};
 use query::parser::{self, ParseOptions};
 
+use super::names::Purpose;
 use super::{Engine, Outcome};
 use crate::server::sessions::Session;
 
@@ -34,6 +35,8 @@ impl Engine {
             return self.insert(session, cx, sql).await;
         }
         let statement = parser::parse_with(sql, &ParseOptions { sql_bytes_max: self.sql_bytes_max() })?;
+        // Reading a long text takes its time: who has gone meanwhile is noticed here.
+        tokio::task::yield_now().await;
         match statement {
             Statement::Query(query) => self.query(session, cx, *query).await,
             Statement::Explain { analyze, query } => self.explain(session, cx, analyze, *query).await,
@@ -57,7 +60,7 @@ impl Engine {
         cx: &StatementContext,
         query: Query,
     ) -> Result<Outcome> {
-        let relations = self.resolve(session, cx, &query)?;
+        let relations = self.resolve(session, cx, &query, Purpose::Read)?;
         let session = self.plan_session(session, cx);
         let stream = self.queries.run(move || query::plan::plan(&query, &relations, &session)).await?;
         Ok(Outcome::Rows(stream))
@@ -70,7 +73,7 @@ impl Engine {
         analyze: bool,
         query: Query,
     ) -> Result<Outcome> {
-        let relations = self.resolve(session, cx, &query)?;
+        let relations = self.resolve(session, cx, &query, Purpose::Read)?;
         let session = self.plan_session(session, cx);
         let lines =
             self.queries.explain(analyze, move || query::plan::plan(&query, &relations, &session)).await?;

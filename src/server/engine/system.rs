@@ -157,7 +157,7 @@ impl Engine {
             "information_schema.ins_vgroups" => self.ins_vgroups(session),
             "information_schema.ins_topics" => self.ins_topics(session),
             "information_schema.ins_subscriptions" => self.ins_subscriptions(session),
-            "information_schema.ins_users" => self.ins_users(),
+            "information_schema.ins_users" => self.ins_users(session),
             "information_schema.ins_user_privileges" => self.ins_user_privileges(session),
             "information_schema.ins_variables" => self.ins_variables(),
             "information_schema.ins_compacts" => self.ins_compacts(session),
@@ -233,7 +233,7 @@ impl Engine {
                 o.maxrows.into(),
                 o.comp.into(),
                 o.precision.as_str().into(),
-                "ready".into(),
+                self.database_status(&info.vgroups).into(),
                 Cell::Bool(o.single_stable),
                 o.cache_model.as_str().into(),
                 o.cachesize_mib.into(),
@@ -249,6 +249,11 @@ impl Engine {
             ]);
         }
         table
+    }
+
+    /// `unsynced`, as TDengine calls a database of which not every vgroup has somebody who serves it.
+    fn database_status(&self, vgroups: &[VgroupId]) -> &'static str {
+        if self.online(vgroups).count() == vgroups.len() { "ready" } else { "unsynced" }
     }
 
     fn ins_stables(&self, session: &Session) -> SystemTable {
@@ -544,7 +549,8 @@ impl Engine {
         table
     }
 
-    fn ins_users(&self) -> SystemTable {
+    /// Only root sees others.
+    fn ins_users(&self, session: &Session) -> SystemTable {
         let mut table = SystemTable::new(&[
             ("name", Kind::Text),
             ("super", Kind::Tiny),
@@ -554,7 +560,7 @@ impl Engine {
             ("create_time", Kind::Time),
             ("allowed_host", Kind::Text),
         ]);
-        for user in self.mnode.users() {
+        for user in self.users_seen(session) {
             table.push([
                 user.name.into(),
                 u8::from(user.super_user).into(),

@@ -9,6 +9,7 @@ use query::plan::{OutputColumn, relations_named};
 use query::source::RelationKind;
 use query::topic::{ChildFilter, CompiledTopic};
 
+use super::names::Purpose;
 use super::{Engine, Outcome, StatementContext, convert};
 use crate::server::sessions::Session;
 
@@ -33,7 +34,7 @@ impl Engine {
                 (name.clone(), TopicKind::Database, None, String::new())
             }
             TopicSource::Stable { name, filter } => {
-                let relation = self.relation(session, cx, name).map_err(|error| match error.code() {
+                let relation = self.relation(session, cx, name, Purpose::Topic).map_err(|error| match error.code() {
                     Code::TableNotExist => Error::with(Code::StableNotExist, &name.name)
                         .hint(match error.help() {
                             help if help == Code::TableNotExist.help() => Code::StableNotExist.help(),
@@ -58,7 +59,7 @@ impl Engine {
                 (relation.database.name.clone(), TopicKind::Stable(name.name.clone()), None, definition)
             }
             TopicSource::Query(query) => {
-                let relations = self.resolve(session, cx, query)?;
+                let relations = self.resolve(session, cx, query, Purpose::Topic)?;
                 let plan_session = self.plan_session(session, cx);
                 let compiled = CompiledTopic::create(query, &topic.sql, &relations, &plan_session)?;
                 let named = relations_named(query);

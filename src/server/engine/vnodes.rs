@@ -79,6 +79,20 @@ impl Vnodes {
         Vnode::open(options, Arc::clone(&self.disk), Arc::clone(&self.clock)).await
     }
 
+    /// Tells the shards of a database that serve of its topics: one that was offline when a topic was made does not know it.
+    /// One that cannot write just now is told at the next start.
+    pub async fn catch_up(&self, database: &DatabaseInfo, topics: impl Iterator<Item = &Arc<TopicInfo>>) {
+        for topic in topics {
+            for &vgroup in &database.vgroups {
+                let Ok(vnode) = self.get(vgroup) else { continue };
+                let told = vnode.apply_topic(vnode::TopicDdl::Create(definition(topic))).await;
+                if let Err(error) = told {
+                    tracing::warn!(%vgroup, topic = topic.name, %error, "vgroup was not told of a topic");
+                }
+            }
+        }
+    }
+
     /// Refuses folders of vgroups that the metadata does not know: their rows would be out of reach, and a new database
     /// could be given their number. A DROP DATABASE that a crash cut short leaves none, its intent knows them.
     ///
@@ -135,7 +149,11 @@ impl Shards for Vnodes {
     }
 
     async fn alter_vnode(&self, database: &Arc<DatabaseInfo>, vgroup: VgroupId) -> Result<()> {
-        self.get(vgroup)?.alter(Arc::clone(database));
+        match self.slot(vgroup) {
+            // It is opened with what the catalogue says then.
+            Some(Slot::Damaged(_)) => {}
+            _ => self.get(vgroup)?.alter(Arc::clone(database)),
+        }
         Ok(())
     }
 
@@ -164,6 +182,8 @@ impl Shards for Vnodes {
 
     async fn apply_topic(&self, vgroup: VgroupId, ddl: &TopicDdl) -> Result<()> {
         let ddl = match ddl {
+            // Told when it is opened, see `catch_up`.
+            TopicDdl::Create(_) if matches!(self.slot(vgroup), Some(Slot::Damaged(_))) => return Ok(()),
             TopicDdl::Create(topic) => vnode::TopicDdl::Create(definition(topic)),
             TopicDdl::Reload(topic) => vnode::TopicDdl::Reload(definition(topic)),
             TopicDdl::Drop(id) => match self.get(vgroup) {

@@ -1,5 +1,6 @@
 //! The gRPC services: thin layers that turn messages into calls of the engine and errors into statuses.
 
+mod result_queue;
 mod session;
 mod sql;
 mod subscription;
@@ -53,7 +54,7 @@ pub async fn serve(
         .http2_keepalive_timeout(Some(KEEPALIVE))
         .add_service(SessionServer::new(session::SessionService(Arc::clone(&engine))))
         .add_service(
-            SqlServer::new(sql::SqlService(Arc::clone(&engine)))
+            SqlServer::new(sql::SqlService { engine: Arc::clone(&engine), stop: stop.clone() })
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
         )

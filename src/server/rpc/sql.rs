@@ -6,70 +6,93 @@ use std::time::Instant;
 use arrow::compute::cast;
 use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
-use model::{Code, Error, Result, Zone};
+use model::{Clock as _, Code, Error, Result, Zone};
 use proto::convert::precision_to_wire;
 use proto::frame;
 use proto::size::parts;
 use proto::status::to_status;
 use proto::v1;
-use query::engine::QueryStream;
+use proto::v1::execute_response::Part;
 use query::plan::OutputColumn;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
-use crate::server::engine::{Engine, Outcome, StatementContext};
+use super::result_queue::{AnswerStream, Answers, result_queue};
+use crate::server::clock::SystemClock;
+use crate::server::engine::{Engine, MESSAGE_BYTES, Outcome, ResultStream, StatementContext};
 use crate::server::sessions::Session;
 
-/// Batches of one statement that wait for a slow client; the query waits with them.
-const BATCHES_IN_FLIGHT: usize = 4;
-/// Rows of one message at most: what a client has to hold at once stays small.
+/// How long after the server was told to stop a statement may go on; then its client is told. Less than what the server
+/// gives its connections ([`crate::server::DRAIN`]), so that the word arrives.
+const LATE_NS: i64 = 1_500_000_000;
+/// Rows of one message at most.
 const ROWS_PER_BATCH: usize = 65_536;
-/// And their bytes: with those in flight, what a slow client makes the server hold; far below what a message may have.
-const BYTES_PER_BATCH: usize = 2 << 20;
-
-type Answers = mpsc::Sender<Result<v1::ExecuteResponse, Status>>;
 
 /// The `Sql` service.
 #[derive(Debug)]
-pub struct SqlService(pub Arc<Engine>);
+pub struct SqlService {
+    /// What runs the statements.
+    pub engine: Arc<Engine>,
+    /// Turns true when the server stops.
+    pub stop: watch::Receiver<bool>,
+}
 
 #[tonic::async_trait]
 impl v1::sql_server::Sql for SqlService {
-    type ExecuteStream = ReceiverStream<Result<v1::ExecuteResponse, Status>>;
+    type ExecuteStream = AnswerStream;
 
     async fn execute(
         &self,
         request: Request<v1::ExecuteRequest>,
     ) -> Result<Response<Self::ExecuteStream>, Status> {
-        let session = self.0.session(&request).map_err(|e| to_status(&e))?;
+        let session = self.engine.session(&request).map_err(|e| to_status(&e))?;
         let request = request.into_inner();
-        let cx = context(&self.0, &request).map_err(|e| to_status(&e))?;
-        let (answers, receiver) = mpsc::channel(BATCHES_IN_FLIGHT);
-        let engine = Arc::clone(&self.0);
+        let cx = context(&self.engine, &request).map_err(|e| to_status(&e))?;
+        let (answers, stream) =
+            result_queue(Arc::clone(self.engine.clock()), self.engine.result_idle_timeout());
+        let (engine, stop) = (Arc::clone(&self.engine), self.stop.clone());
         tokio::spawn(async move {
-            let run = run(&engine, &session, &cx, &request.sql, &answers);
+            let run = async {
+                run(&engine, &session, &cx, &request.sql, &answers).await?;
+                answers.taken().await
+            };
             // A client that has gone (or pressed Ctrl-C) ends its statement, also one that has no rows to send yet.
             tokio::select! {
                 outcome = run => {
                     if let Err(error) = outcome {
-                        let _ = answers.send(Err(to_status(&error))).await;
+                        answers.fail(&error);
                     }
                 }
                 () = answers.closed() => {}
+                () = is_late(stop, engine.clock()) => answers.fail(&stopping()),
             }
         });
-        Ok(Response::new(ReceiverStream::new(receiver)))
+        Ok(Response::new(stream))
     }
 
     async fn complete(
         &self,
         request: Request<v1::CompleteRequest>,
     ) -> Result<Response<v1::CompleteResponse>, Status> {
-        let session = self.0.session(&request).map_err(|e| to_status(&e))?;
-        let names = self.0.completions(&session, &request.into_inner().database);
+        let session = self.engine.session(&request).map_err(|e| to_status(&e))?;
+        let names = self.engine.completions(&session, &request.into_inner().database);
         Ok(Response::new(v1::CompleteResponse { names }))
     }
+}
+
+/// Returns when the server stops and what is under way has had its time to end.
+async fn is_late(mut stop: watch::Receiver<bool>, clock: &SystemClock) {
+    // An error says that whoever could have stopped the server is gone: it stops.
+    let _ = stop.wait_for(|stop| *stop).await;
+    clock.sleep_until(clock.now_ns().saturating_add(LATE_NS)).await;
+}
+
+fn stopping() -> Error {
+    Error::text(
+        Code::ShuttingDown,
+        "the server is stopping: a statement that was under way may or may not have been carried out",
+    )
+    .hint("connect again when it is back, and look before repeating what writes")
 }
 
 fn context(engine: &Engine, request: &v1::ExecuteRequest) -> Result<StatementContext> {
@@ -97,9 +120,9 @@ async fn run(
     let mut rows = 0;
     let mut affected_rows = None;
     match engine.execute(session, cx, sql).await? {
-        Outcome::Rows(stream) => rows = send_rows(stream, answers).await?,
+        Outcome::Rows(result) => rows = send_rows(result, answers).await?,
         other => {
-            send(answers, v1::execute_response::Part::Header(v1::ResultHeader::default())).await?;
+            answers.send(Part::Header(v1::ResultHeader::default())).await?;
             match other {
                 Outcome::Affected(count) => affected_rows = Some(count),
                 Outcome::Use(name) => (database, affected_rows) = (name, Some(0)),
@@ -108,32 +131,26 @@ async fn run(
         }
     }
     let elapsed_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-    send(
-        answers,
-        v1::execute_response::Part::End(v1::ResultEnd { rows, affected_rows, elapsed_us, database }),
-    )
-    .await
-}
-
-async fn send(answers: &Answers, part: v1::execute_response::Part) -> Result<()> {
-    let gone = |_| Error::of(Code::Terminated);
-    answers.send(Ok(v1::ExecuteResponse { part: Some(part) })).await.map_err(gone)
+    answers.send(Part::End(v1::ResultEnd { rows, affected_rows, elapsed_us, database })).await
 }
 
 /// Sends header and batches; answers how many rows there were.
-async fn send_rows(mut stream: QueryStream, answers: &Answers) -> Result<u64> {
-    let columns = stream.columns.iter().map(column_to_wire).collect();
-    send(answers, v1::execute_response::Part::Header(v1::ResultHeader { columns })).await?;
+async fn send_rows(result: ResultStream, answers: &Answers) -> Result<u64> {
+    let ResultStream { mut query, memory } = result;
+    answers.hold(&memory);
+    let columns = query.columns.iter().map(column_to_wire).collect();
+    answers.send(Part::Header(v1::ResultHeader { columns })).await?;
     let mut rows = 0;
-    while let Some(batch) = stream.next().await {
+    while let Some(batch) = query.next().await {
         let batch = batch?;
-        for part in parts(batch.columns(), batch.num_rows(), ROWS_PER_BATCH, BYTES_PER_BATCH) {
+        for part in parts(batch.columns(), batch.num_rows(), ROWS_PER_BATCH, MESSAGE_BYTES) {
             let part = batch.slice(part.start, part.len());
             rows += part.num_rows() as u64;
-            let frame = to_frame(&stream.columns, &part)?;
-            send(answers, v1::execute_response::Part::Batch(v1::ResultBatch { frame })).await?;
+            let frame = to_frame(&query.columns, &part)?;
+            answers.send(Part::Batch(v1::ResultBatch { frame })).await?;
         }
     }
+    memory.end()?;
     Ok(rows)
 }
 

@@ -9,7 +9,7 @@ use arrow_schema::{ArrowError, Schema, SchemaRef};
 use model::{ColumnId, Error, Precision, Result, TableSchema, TableUid};
 use parking_lot::Mutex;
 use proto::size::batch_bytes;
-use query::memory::{QueryMemory, Reservation};
+use query::memory::{QueryMemory, Reservation, SCAN_ROWS};
 use query::source::{BlockSum, ScanColumn, ScanOrder, SummedBlocks, TimeRange};
 
 use super::file_source::{Chunk, FileSource, SummedBlock};
@@ -25,9 +25,10 @@ use super::sort::sort_by_time;
 
 /// Rows of an output batch.
 pub(super) const BATCH_ROWS: usize = 8_192;
-/// Bytes of an output batch, its labels apart, which are as many again at most: 1 KiB a row. Wider rows come in smaller
-/// batches; 8,192 of the widest would be half a gigabyte, and a query holds several.
-pub(super) const BATCH_BYTES: usize = 8 << 20;
+/// Bytes of an output batch, its labels apart, which are as many again at most: 128 bytes a row. Wider rows come in
+/// smaller batches; 8,192 of the widest would be half a gigabyte, and a query holds several, also while its client reads
+/// nothing.
+pub(super) const BATCH_BYTES: usize = 1 << 20;
 /// Batches that the inputs of a merge may hold decoded at once, taken together.
 const INPUT_BATCHES: usize = 16;
 /// And their bytes.
@@ -85,10 +86,12 @@ pub(super) struct Scan {
     /// Merged rows that still want their labels.
     unlabelled: VecDeque<Labelled>,
     sorted: VecDeque<RecordBatch>,
-    /// For what the inputs hold decoded, and rows that are being sorted.
+    /// For the batch that it makes, what its inputs hold decoded, and rows that are being sorted.
     held: Reservation,
-    /// Its first batch is made and reserved.
-    is_under_way: bool,
+    /// Once its first batch is made: what `held` has for one batch.
+    batch_bytes: Option<usize>,
+    /// What `held` has for the inputs.
+    input_bytes: usize,
     /// Rows that the limit still allows.
     left: usize,
     summing: Option<Summing>,
@@ -129,7 +132,7 @@ impl Scan {
         }
         let left = plan.limit.unwrap_or(usize::MAX);
         let projection = Arc::new(projection);
-        let held = plan.memory.reservation("rows of a scan");
+        let held = plan.memory.reservation(SCAN_ROWS);
         Self {
             plan,
             inputs,
@@ -141,7 +144,8 @@ impl Scan {
             unlabelled: VecDeque::new(),
             sorted: VecDeque::new(),
             held,
-            is_under_way: false,
+            batch_bytes: None,
+            input_bytes: 0,
             left,
             summing: None,
         }
@@ -163,23 +167,30 @@ impl Scan {
         memory_only.then(|| self.groups.iter().map(|group| group.memtable_rows).sum())
     }
 
-    /// Reserves what a batch that it has made holds until somebody takes it. `None` where there is no room and it is the
-    /// last for now: what fills the budget may be the batches of this very scan that wait. What a scan under way needs is
-    /// bounded, so that it is refused at its start or not at all.
+    /// Reserves what a batch that it has made holds until somebody takes it. `None` where there is no room: then this is
+    /// the last for now, and it lies in what the scan has reserved for itself with its first batch. So a scan is refused
+    /// at its start or not at all, and goes on batch by batch whatever others take meanwhile.
     pub(super) fn reserve(&mut self, bytes: usize) -> Result<Option<Reservation>> {
-        match self.held.another(bytes) {
-            Ok(reservation) => {
-                self.is_under_way = true;
-                Ok(Some(reservation))
-            }
-            Err(_) if self.is_under_way => Ok(None),
-            Err(error) => Err(error),
+        if self.batch_bytes.is_some() {
+            return Ok(self.held.another(bytes).ok());
         }
+        self.held.grow(bytes)?;
+        let reservation = self.held.another(bytes)?;
+        self.batch_bytes = Some(bytes);
+        Ok(Some(reservation))
     }
 
-    /// Reserves what its inputs hold decoded, under the same rule.
-    fn hold(&self, bytes: usize) -> Result<()> {
-        self.held.resize(bytes).or_else(|error| if self.is_under_way { Ok(()) } else { Err(error) })
+    /// Reserves what its inputs hold decoded, under the same rule; what it has it keeps.
+    fn hold(&mut self, bytes: usize) -> Result<()> {
+        if bytes <= self.input_bytes {
+            return Ok(());
+        }
+        match self.held.resize(self.batch_bytes.unwrap_or_default() + bytes) {
+            Ok(()) => self.input_bytes = bytes,
+            Err(error) if self.batch_bytes.is_none() => return Err(error),
+            Err(_) => {}
+        }
+        Ok(())
     }
 
     /// The next batch, never an empty one; `None` at the end.
@@ -243,7 +254,8 @@ impl Scan {
                     let batch = self.label(&self.plan.output, &rows)?;
                     bytes += batch_bytes(&batch);
                     // Sorting holds all of it three times: as it came, in one piece, and in order.
-                    self.held.resize(merge.held_bytes() + 3 * bytes)?;
+                    self.held
+                        .resize(self.batch_bytes.unwrap_or_default() + merge.held_bytes() + 3 * bytes)?;
                     ticks.extend(rows.merged.columns.get(ticks_at).and_then(|array| ticks_of(array)));
                     batches.push(batch);
                 }
@@ -251,7 +263,7 @@ impl Scan {
             // As large as the first ones, about.
             let batch_rows = batches.iter().map(RecordBatch::num_rows).max().unwrap_or(BATCH_ROWS);
             self.sorted = sort_by_time(&self.plan.output, &batches, &ticks, batch_rows.max(1))?.into();
-            self.held.resize(bytes)?;
+            self.held.resize(self.batch_bytes.unwrap_or_default() + bytes)?;
         }
         Ok(self.sorted.pop_front())
     }

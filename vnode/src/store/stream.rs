@@ -3,7 +3,7 @@
 //! Reading and decoding block, which a worker thread of the runtime must not. A scan therefore goes to a blocking
 //! thread for a few batches at a time and comes back with them: no thread is held while the consumer is busy or waits,
 //! and a stream that is dropped leaves at most one such trip to finish. While the consumer works on one trip's batches
-//! the next trip is under way. The first trip brings one batch, so that a small answer is soon there, and each further
+//! the next trip is under way, unless the queries' memory has no room for both. The first trip brings one batch, so that a small answer is soon there, and each further
 //! one twice as many up to the bound, so that going there and back costs nothing beside the decoding.
 
 use std::collections::VecDeque;
@@ -31,6 +31,26 @@ const INLINE_ROWS_MAX: usize = 2 * BATCH_ROWS;
 struct Trip {
     scan: Option<Box<Scan>>,
     batches: Batches,
+    /// There was no room for another batch.
+    is_full: bool,
+}
+
+/// Where the batches after those at hand come from.
+enum Next {
+    Trip(JoinHandle<Trip>),
+    /// Sets out when there is nothing left at hand.
+    Scan(Box<Scan>),
+    Over,
+}
+
+impl Trip {
+    fn next(scan: Option<Box<Scan>>, is_full: bool, batches_max: usize) -> Next {
+        match scan {
+            Some(scan) if is_full => Next::Scan(scan),
+            Some(scan) => Next::Trip(depart(scan, batches_max)),
+            None => Next::Over,
+        }
+    }
 }
 
 /// Batches that wait, each with what it holds of the queries' memory until it is handed out.
@@ -39,8 +59,8 @@ type Batches = VecDeque<Result<(RecordBatch, Option<Reservation>)>>;
 enum State {
     /// Not started.
     Ready(Box<Scan>),
-    /// Batches to hand out, and the next trip.
-    Running { batches: Batches, next: Option<JoinHandle<Trip>>, trip_batches: usize },
+    /// Batches to hand out, and what follows.
+    Running { batches: Batches, next: Next, trip_batches: usize },
 }
 
 /// Starts when it is first polled.
@@ -58,15 +78,21 @@ async fn next(state: State) -> Option<(Result<RecordBatch>, State)> {
     let (mut batches, mut next, mut trip_batches) = match state {
         State::Running { batches, next, trip_batches } => (batches, next, trip_batches),
         State::Ready(scan) if scan.memory_rows().is_some_and(|rows| rows <= INLINE_ROWS_MAX) => {
-            let trip = travel(scan, usize::MAX);
-            (trip.batches, trip.scan.map(|scan| depart(scan, 2)), 2)
+            let Trip { scan, batches, is_full } = travel(scan, usize::MAX);
+            (batches, Trip::next(scan, is_full, 2), 2)
         }
-        State::Ready(scan) => (VecDeque::new(), Some(depart(scan, 1)), 2),
+        State::Ready(scan) => (VecDeque::new(), Next::Trip(depart(scan, 1)), 2),
     };
     while batches.is_empty() {
-        match next.take()?.await {
+        let trip = match next {
+            Next::Trip(trip) => trip,
+            Next::Scan(scan) => depart(scan, trip_batches),
+            Next::Over => return None,
+        };
+        next = Next::Over;
+        match trip.await {
             Ok(trip) => {
-                next = trip.scan.map(|scan| depart(scan, trip_batches));
+                next = Trip::next(trip.scan, trip.is_full, trip_batches);
                 trip_batches = (trip_batches * 2).min(TRIP_BATCHES_MAX);
                 batches = trip.batches;
             }
@@ -82,23 +108,24 @@ fn depart(scan: Box<Scan>, batches_max: usize) -> JoinHandle<Trip> {
 }
 
 fn travel(mut scan: Box<Scan>, batches_max: usize) -> Trip {
-    let (mut batches, mut bytes) = (VecDeque::new(), 0);
-    while batches.len() < batches_max && bytes < TRIP_BYTES_MAX {
+    let (mut batches, mut bytes, mut is_full) = (VecDeque::new(), 0, false);
+    while batches.len() < batches_max && bytes < TRIP_BYTES_MAX && !is_full {
         let made = scan.next_batch().and_then(|batch| {
             let Some(batch) = batch else { return Ok(None) };
             let size = batch_bytes(&batch);
             let reservation = scan.reserve(size)?;
-            bytes = if reservation.is_some() { bytes + size } else { TRIP_BYTES_MAX };
+            bytes += size;
+            is_full = reservation.is_none();
             Ok(Some((batch, reservation)))
         });
         match made {
             Ok(Some(batch)) => batches.push_back(Ok(batch)),
-            Ok(None) => return Trip { scan: None, batches },
+            Ok(None) => return Trip { scan: None, batches, is_full },
             Err(error) => {
                 batches.push_back(Err(error));
-                return Trip { scan: None, batches };
+                return Trip { scan: None, batches, is_full };
             }
         }
     }
-    Trip { scan: Some(scan), batches }
+    Trip { scan: Some(scan), batches, is_full }
 }

@@ -88,6 +88,26 @@ async fn a_scan_past_the_budget_ends_in_an_error() {
     }
 }
 
+/// What it reserved at its start lasts to its end, whoever takes the rest meanwhile.
+#[tokio::test]
+async fn a_scan_under_way_goes_on_when_the_budget_is_full() {
+    for (name, fixture) in fixtures() {
+        let s = fixture.catalogue.id("s");
+        let mut plan = fixture.plan(&[s]);
+        let pool = Arc::new(GreedyMemoryPool::new(8 * BATCH_BYTES));
+        plan.memory = QueryMemory::new(Arc::clone(&pool) as _);
+        let others = plan.memory.reservation("others");
+        let mut stream = fixture.store.snapshot().scan(plan);
+        let mut rows = stream.next().await.unwrap().unwrap().num_rows();
+        while others.grow(1 << 10).is_ok() {}
+        while let Some(batch) = stream.next().await {
+            rows += batch.unwrap().num_rows();
+            while others.grow(1 << 10).is_ok() {}
+        }
+        assert_eq!(rows, ROWS, "{name}");
+    }
+}
+
 /// Rows that wait to be taken are reserved, and no longer once they are.
 #[tokio::test]
 async fn what_a_stream_holds_is_given_back() {
