@@ -240,7 +240,7 @@ impl Vnode {
                 TableDdl::Drop(tables) => propose::ddl::drop_tables(state, tables),
                 TableDdl::Alter { name, change } => propose::ddl::alter_table(state, &name, change),
             };
-            Ok(checked?.map(|checked| checked.from_origin(origin)))
+            Ok(checked?.map(|checked| checked.brought_by(origin)))
         };
         self.proposer.exclusive(check).await
     }
@@ -265,7 +265,7 @@ impl Vnode {
     pub async fn apply_stable(&self, ddl: StableDdl, origin: Origin) -> Result<Option<Version>> {
         let check = |state: &VnodeState, _: &propose::Context, _: &mut propose::Overlay| {
             let checked = propose::ddl::stable(state, ddl)?;
-            Ok(checked.map(|checked| checked.from_origin(origin)))
+            Ok(checked.map(|checked| checked.brought_by(origin)))
         };
         self.proposer.exclusive(check).await
     }

@@ -69,7 +69,7 @@ impl Mnode {
     /// 0x020A, 0x2617 names; 0x264E comment.
     pub async fn create_stable(&self, by: &str, spec: StableSpec, origin: Origin) -> Result<DdlOutcome> {
         let database = spec.database.clone();
-        let command = Command::CreateStable { by: by.into(), spec }.from_origin(origin);
+        let command = Command::CreateStable { by: by.into(), spec }.brought_by(origin);
         self.inner.statement_on(&database, command).await
     }
 
@@ -88,7 +88,7 @@ impl Mnode {
     ) -> Result<DdlOutcome> {
         let command =
             Command::AlterStable { by: by.into(), database: database.into(), name: name.into(), change };
-        self.inner.statement_on(database, command.from_origin(origin)).await
+        self.inner.statement_on(database, command.brought_by(origin)).await
     }
 
     /// DROP STABLE with all its children.
@@ -105,7 +105,7 @@ impl Mnode {
     ) -> Result<DdlOutcome> {
         let command =
             Command::DropStable { by: by.into(), database: database.into(), name: name.into(), if_exists };
-        self.inner.statement_on(database, command.from_origin(origin)).await
+        self.inner.statement_on(database, command.brought_by(origin)).await
     }
 
     /// CREATE TOPIC, its statement already checked and compiled.

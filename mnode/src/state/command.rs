@@ -108,7 +108,7 @@ impl Rebalance {
 impl Command {
     /// The command as coming from `origin`.
     #[must_use]
-    pub fn from_origin(self, origin: Origin) -> Self {
+    pub fn brought_by(self, origin: Origin) -> Self {
         match origin {
             Origin::Client => self,
             Origin::Replication => Self::Replicated(Box::new(self)),

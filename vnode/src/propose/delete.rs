@@ -66,6 +66,6 @@ impl DeletePlan {
         let TimeRange { first, last_inclusive } = range;
         let Self { owner, scope, timestamp_name, .. } = self;
         let record = DeleteRecord { owner, scope, timestamp_name, first, last_inclusive };
-        Checked::new(Kind::Delete, record.encode()).map(|checked| Some(checked.from_origin(origin)))
+        Checked::new(Kind::Delete, record.encode()).map(|checked| Some(checked.brought_by(origin)))
     }
 }

@@ -78,7 +78,7 @@ impl Checked {
     }
 
     /// Marked as what replication brought, where it did.
-    pub(crate) fn from_origin(self, origin: Origin) -> Self {
+    pub(crate) fn brought_by(self, origin: Origin) -> Self {
         Self { flags: if origin.is_replication() { REPLICATED } else { 0 }, ..self }
     }
 
