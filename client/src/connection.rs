@@ -36,6 +36,9 @@ pub struct ConnectOptions {
     pub connect_timeout: Duration,
     /// How calls after the first are tried again while the server cannot be reached.
     pub retry: RetryPolicy,
+    /// What this connection writes was written elsewhere first, and is brought here by replication: the server's log marks
+    /// it so, and consumers with `msg.consume.excluded` leave it out.
+    pub replicates: bool,
 }
 
 impl Default for ConnectOptions {
@@ -48,6 +51,7 @@ impl Default for ConnectOptions {
             zone: String::new(),
             connect_timeout: Duration::from_secs(5),
             retry: RetryPolicy::default(),
+            replicates: false,
         }
     }
 }
@@ -337,7 +341,11 @@ impl Connection {
             return Ok(Session { channel, token });
         }
         let options = &self.inner.options;
-        let request = v1::LoginRequest { user: options.user.clone(), password: options.password.clone() };
+        let request = v1::LoginRequest {
+            user: options.user.clone(),
+            password: options.password.clone(),
+            replicates: options.replicates,
+        };
         let login = SessionClient::new(channel.clone()).login(request).await?.into_inner();
         let token: MetadataValue<Ascii> = format!("Bearer {}", login.token)
             .parse()

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use model::{ConsumerId, DatabaseInfo, Epoch, Result, StableInfo, TableUid, TopicId, VgroupId};
+use model::{ConsumerId, DatabaseInfo, Epoch, Origin, Result, StableInfo, TableUid, TopicId, VgroupId};
 use serde::{Deserialize, Serialize};
 
 use crate::spec::{StableChange, TopicKind, TopicMeta};
@@ -122,7 +122,7 @@ pub trait Shards: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// Of the shard's log.
-    async fn apply_stable(&self, vgroup: VgroupId, ddl: &StableDdl) -> Result<()>;
+    async fn apply_stable(&self, vgroup: VgroupId, ddl: &StableDdl, origin: Origin) -> Result<()>;
 
     /// Applies a change of a topic. Success of CREATE on a shard that does not serve: whoever opens it tells it of the
     /// catalogue's topics.

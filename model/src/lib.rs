@@ -10,6 +10,7 @@ mod duration;
 mod error;
 mod ids;
 mod options;
+mod origin;
 mod placement;
 mod precision;
 mod schema;
@@ -23,6 +24,7 @@ pub use duration::{DurationLiteral, TimeUnit};
 pub use error::{Code, Error, ErrorKind, Place, Result};
 pub use ids::{ColumnId, ConsumerId, DatabaseId, Epoch, SchemaVersion, TableUid, TopicId, Version, VgroupId};
 pub use options::{CacheModel, DatabaseChange, DatabaseOptions, WalOptions, minutes_text};
+pub use origin::Origin;
 pub use placement::vgroup_slot;
 pub use precision::Precision;
 pub use schema::{

@@ -179,6 +179,11 @@ pub(super) fn quoted(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
+/// The text as a string of SQL.
+pub(super) fn text_literal(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,7 @@
 mod common;
 mod import;
 mod output;
+mod replicate;
 mod serve_args;
 mod sql;
 mod subscribe;
@@ -19,6 +20,7 @@ use model::Error;
 pub use common::ConnectArgs;
 pub use import::ImportArgs;
 pub use output::Format;
+pub use replicate::ReplicateArgs;
 pub use serve_args::{
     BenchArgs, BenchCommand, DemoArgs, Role, ServeArgs, TopicKindArg, WriteMode, WriteOrder,
 };
@@ -57,6 +59,9 @@ enum Command {
     /// Read a topic and print rows as they arrive
     #[command(disable_help_flag = true)]
     Subscribe(SubscribeArgs),
+    /// Build a database again on another server from a topic, and keep it equal
+    #[command(disable_help_flag = true)]
+    Replicate(ReplicateArgs),
     /// Load a CSV file
     #[command(disable_help_flag = true)]
     Import(ImportArgs),
@@ -119,6 +124,7 @@ async fn run(command: Command) -> model::Result<ExitCode> {
         Command::Serve(args) => crate::server::serve::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Sql(args) => sql::run(args).await,
         Command::Subscribe(args) => subscribe::run(args).await,
+        Command::Replicate(args) => replicate::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Import(args) => import::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Demo(args) => crate::demo::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => crate::bench::run(args).await.map(|()| ExitCode::SUCCESS),
@@ -153,6 +159,7 @@ mod tests {
             "sql",
             "subscribe",
             "import",
+            "replicate",
             "demo",
             "bench",
             "bench write",
@@ -184,6 +191,8 @@ mod tests {
             "subscribe t -g g --from none --replay --limit 3 --timeout 5s -o json --commit end --with-meta",
             "subscribe t -g g --set session.timeout.ms=6000 --set client.id=x --no-reconnect",
             "import f --into db.t --ts ts --tags a,b --name h_{a} --null NA --tz UTC --on-error skip",
+            "replicate --from a:1 --to b:1 --topic t --group g --into d --start latest --until-end -u x -p y",
+            "replicate --from a --to b --topic t --to-user x --to-password y --accept-loss",
             "demo",
             "bench write --tables 10 --rows 10 --batch 5 --clients 2 --mode sql --order time -o json",
             "bench consume --kind stable --consumers 3 --embedded",
@@ -209,6 +218,8 @@ mod tests {
             "subscribe t -g g --from first",
             "subscribe t -g g --timeout soon",
             "subscribe t -g g --set nonsense",
+            "replicate --from a --to b",
+            "replicate --from a --to b --topic t --start none",
             "import f --into nodot",
             "import f --into db.t --name x",
             "import f --into db.t --tz Mars/Olympus",

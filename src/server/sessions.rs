@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use model::{Code, Error, Result};
+use model::{Code, Error, Origin, Result};
 use parking_lot::RwLock;
 use rand::CryptoRng;
 use tokio::sync::watch;
@@ -14,6 +14,8 @@ use tonic::Request;
 pub struct Session {
     /// User name.
     pub user: Arc<str>,
+    /// What its changes are marked with in the log.
+    pub origin: Origin,
     open: watch::Receiver<()>,
 }
 
@@ -44,7 +46,7 @@ impl Sessions {
     const TOKENS_MAX: usize = 1 << 20;
 
     /// A token for `user`, who has shown the password.
-    pub fn open(&self, user: &str, rng: &mut impl CryptoRng) -> String {
+    pub fn open(&self, user: &str, origin: Origin, rng: &mut impl CryptoRng) -> String {
         let mut token = [0; Self::TOKEN_BYTES];
         rng.fill_bytes(&mut token);
         let token: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -54,7 +56,7 @@ impl Sessions {
             tokens.clear();
         }
         let (sender, open) = watch::channel(());
-        let session = Session { user: user.into(), open };
+        let session = Session { user: user.into(), origin, open };
         tokens.insert(token.clone(), Open { session, _open: sender });
         token
     }
@@ -87,7 +89,7 @@ mod tests {
     #[test]
     fn only_a_token_in_force_opens_the_door() {
         let sessions = Sessions::default();
-        let token = sessions.open("root", &mut StdRng::seed_from_u64(1));
+        let token = sessions.open("root", Origin::Client, &mut StdRng::seed_from_u64(1));
         let with = |token: &str| {
             let mut request = Request::new(());
             request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());

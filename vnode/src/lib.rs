@@ -27,7 +27,7 @@ mod vnode;
 pub use keep::KeepVersion;
 pub use propose::{
     CommitRequest, CreateTable, CreateTableKind, DeleteOutcome, DeleteRequest, DeleteTarget, DropTable,
-    OwnerChange, StableDdl, TableChange, TopicDdl, WriteOutcome, WriteRequest,
+    OwnerChange, StableDdl, TableChange, TableDdl, TopicDdl, WriteOutcome, WriteRequest,
 };
 pub use verify::{FileReport, verify_files};
 pub use vnode::{GroupOffsets, PendingWrite, Vnode, VnodeCounts, VnodeOptions, VnodePositions};

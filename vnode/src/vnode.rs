@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use model::{
-    Clock, DatabaseInfo, Error, Result, StableInfo, TableInfo, TableUid, TopicId, Version, VgroupId,
+    Clock, DatabaseInfo, Error, Origin, Result, StableInfo, TableInfo, TableUid, TopicId, Version, VgroupId,
 };
 use parking_lot::{Mutex, RwLock};
 use raft::{Group, GroupOptions};
@@ -19,8 +19,8 @@ use crate::compaction::{self, Compactor};
 use crate::keep::KeepWish;
 use crate::maintenance::{self, Pressure};
 use crate::propose::{
-    self, CommitRequest, CreateTable, DeleteOutcome, DeleteRequest, DropTable, Flight, OwnerChange, Proposer,
-    StableDdl, TableChange, TopicDdl, WriteOutcome, WriteRequest,
+    self, CommitRequest, DeleteOutcome, DeleteRequest, Flight, OwnerChange, Proposer, StableDdl, TableDdl,
+    TopicDdl, WriteOutcome, WriteRequest,
 };
 use crate::state::VnodeState;
 use crate::subscribe::{Behind, Findings, SubscribeRequest, Subscription, TopicCache};
@@ -229,32 +229,20 @@ impl Vnode {
         Ok(PendingWrite { vnode: Arc::clone(self), flight, affected_rows })
     }
 
-    /// CREATE TABLE of children and normal tables that live here. `None` if all were there already.
+    /// CREATE TABLE, DROP TABLE, ALTER TABLE of tables that live here. `None` where nothing was left to do.
     ///
     /// # Errors
-    /// What is wrong with the first table that cannot be made; then none is.
-    pub async fn create_tables(&self, tables: Vec<CreateTable>) -> Result<Option<Version>> {
-        let create = |state: &VnodeState, context: &propose::Context, overlay: &mut propose::Overlay| {
-            propose::ddl::create_tables(state, context, overlay, tables)
+    /// Those of each kind of [`TableDdl`].
+    pub async fn define(&self, ddl: TableDdl, origin: Origin) -> Result<Option<Version>> {
+        let check = |state: &VnodeState, context: &propose::Context, overlay: &mut propose::Overlay| {
+            let checked = match ddl {
+                TableDdl::Create(tables) => propose::ddl::create_tables(state, context, overlay, tables),
+                TableDdl::Drop(tables) => propose::ddl::drop_tables(state, tables),
+                TableDdl::Alter { name, change } => propose::ddl::alter_table(state, &name, change),
+            };
+            Ok(checked?.map(|checked| checked.brought_by(origin)))
         };
-        self.proposer.exclusive(create).await
-    }
-
-    /// DROP TABLE of children and normal tables. `None` if none was there.
-    ///
-    /// # Errors
-    /// [`Code::TableNotExist`](model::Code::TableNotExist) for one that is not there and not `if_exists`; then none is
-    /// dropped.
-    pub async fn drop_tables(&self, tables: Vec<DropTable>) -> Result<Option<Version>> {
-        self.proposer.exclusive(|state, _, _| propose::ddl::drop_tables(state, tables)).await
-    }
-
-    /// ALTER TABLE of a child or normal table.
-    ///
-    /// # Errors
-    /// No such table, or a change that it cannot have.
-    pub async fn alter_table(&self, name: &str, change: TableChange) -> Result<Option<Version>> {
-        self.proposer.exclusive(|state, _, _| propose::ddl::alter_table(state, name, change)).await
+        self.proposer.exclusive(check).await
     }
 
     /// DELETE. Counts the rows first, then narrows the range to them, as consumers of events see it.
@@ -265,7 +253,7 @@ impl Vnode {
         let plan = propose::delete::plan(&self.state.read(), request.target)?;
         let found = self.count_rows(&plan, request.range).await?;
         let range = found.range.unwrap_or(request.range);
-        let version = self.proposer.pipelined(|_, _, _| plan.checked(range)).await?;
+        let version = self.proposer.pipelined(|_, _, _| plan.checked(range, request.origin)).await?;
         let version = version.unwrap_or_else(|| self.state.read().applied());
         Ok(DeleteOutcome { version, affected_rows: found.rows })
     }
@@ -274,8 +262,12 @@ impl Vnode {
     ///
     /// # Errors
     /// Of the log.
-    pub async fn apply_stable(&self, ddl: StableDdl) -> Result<Option<Version>> {
-        self.proposer.exclusive(|state, _, _| propose::ddl::stable(state, ddl)).await
+    pub async fn apply_stable(&self, ddl: StableDdl, origin: Origin) -> Result<Option<Version>> {
+        let check = |state: &VnodeState, _: &propose::Context, _: &mut propose::Overlay| {
+            let checked = propose::ddl::stable(state, ddl)?;
+            Ok(checked.map(|checked| checked.brought_by(origin)))
+        };
+        self.proposer.exclusive(check).await
     }
 
     /// A change of a topic, told by the mnode. Idempotent: `None` if it was applied already.

@@ -94,6 +94,13 @@ impl Message {
         self.key.vgroup
     }
 
+    /// The assignment under which it was read: the token that its commit is fenced with. Another one than that of the message
+    /// before means that the vgroup may have been another member's in between.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// Position before it: seeking there delivers it again.
     #[must_use]
     pub fn begin(&self) -> i64 {

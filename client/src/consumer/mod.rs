@@ -541,6 +541,35 @@ impl Consumer {
         Ok(())
     }
 
+    /// Until [`Self::resume`] nothing of the vgroup is handed out, and nothing is sent of it; the consumer keeps it. Losing it
+    /// to another member ends this too.
+    ///
+    /// # Errors
+    /// [`Code::TopicNotAssigned`], [`Code::VgroupNotAssigned`].
+    pub fn pause(&self, topic: &str, vgroup: u32) -> Result<()> {
+        {
+            let mut state = self.shared.state.lock();
+            let key = state.key(topic, vgroup)?;
+            state.pause(key);
+        }
+        self.shared.outgoing.notify_waiters();
+        Ok(())
+    }
+
+    /// The next poll goes on with a vgroup that was paused, at its position.
+    ///
+    /// # Errors
+    /// [`Code::TopicNotAssigned`], [`Code::VgroupNotAssigned`].
+    pub fn resume(&self, topic: &str, vgroup: u32) -> Result<()> {
+        {
+            let mut state = self.shared.state.lock();
+            let key = state.key(topic, vgroup)?;
+            state.resume(key);
+        }
+        self.shared.changed.notify_waiters();
+        Ok(())
+    }
+
     /// What the consumer was configured with.
     #[must_use]
     pub fn config(&self) -> &ConsumerConfig {

@@ -188,6 +188,8 @@ pub(super) struct Part {
     pub(super) revoked: bool,
     /// Why nothing comes of it though it is this consumer's: its shard cannot read on. Until something comes.
     pub(super) broken: Option<Error>,
+    /// The application wants nothing of it for now.
+    paused: bool,
     /// The reader waits for the log to grow: it has nothing that could still come.
     at_end: bool,
 }
@@ -209,8 +211,14 @@ impl Part {
             in_hands: false,
             revoked: false,
             broken: None,
+            paused: false,
             at_end: false,
         }
+    }
+
+    /// Whether messages of it are wanted, and the consumer's.
+    const fn is_wanted(&self) -> bool {
+        !self.revoked && !self.paused
     }
 
     /// Nothing visible up to `to`.
@@ -500,7 +508,7 @@ impl State {
     /// Starts, or starts over, the messages of a vgroup at its position.
     pub(super) fn start(&mut self, key: Key) {
         let denied = self.denied.contains(&key.topic);
-        let Some(part) = self.parts.get_mut(&key).filter(|part| !part.revoked) else { return };
+        let Some(part) = self.parts.get_mut(&key).filter(|part| part.is_wanted()) else { return };
         self.queue.retain(|queued| queued.key != key);
         self.errors.retain(|(of, _)| *of != key);
         self.generation += 1;
@@ -518,6 +526,26 @@ impl State {
             generation: part.generation,
             position,
         });
+    }
+
+    /// Nothing more of a vgroup is handed out; what was fetched of it is dropped.
+    pub(super) fn pause(&mut self, key: Key) {
+        let Some(part) = self.parts.get_mut(&key).filter(|part| !part.paused) else { return };
+        self.generation += 1;
+        part.generation = self.generation;
+        part.paused = true;
+        part.reading = Reading::Idle;
+        self.queue.retain(|queued| queued.key != key);
+        self.errors.retain(|(of, _)| *of != key);
+        self.requests.push_back(Request::Stop(key));
+        self.refill();
+    }
+
+    /// The next poll goes on with a vgroup where it stood.
+    pub(super) fn resume(&mut self, key: Key) {
+        if let Some(part) = self.parts.get_mut(&key) {
+            part.paused = false;
+        }
     }
 
     /// Lets the server send as many messages as there is room for, in few requests.
@@ -631,8 +659,8 @@ impl State {
     /// one back. Not while the connection is broken, which may take any time.
     pub(crate) fn is_reading(&self) -> bool {
         let reads = |(key, part): (&Key, &Part)| {
-            let is_held = part.at_end || part.revoked || part.broken.is_some();
-            !is_held && !self.denied.contains(&key.topic)
+            let reads_on = !part.at_end && part.is_wanted() && part.broken.is_none();
+            reads_on && !self.denied.contains(&key.topic)
         };
         !self.queue.is_empty() || (self.connected && self.parts.iter().any(reads))
     }
@@ -656,7 +684,7 @@ impl State {
             return Err(error);
         }
         let due = |(key, part): &(&Key, &Part)| match part.reading {
-            Reading::Idle => !part.revoked,
+            Reading::Idle => part.is_wanted(),
             Reading::Active => false,
             // What came before the error is handed out first.
             Reading::Resting { until } => until <= now && !waiting.contains(key),

@@ -740,3 +740,23 @@ fn a_seek_gives_back_the_room_of_what_it_drops() {
     rig.pump();
     assert!(matches!(rig.sent[..], [Request::Start { .. }, Request::Credit(4)]), "{:?}", rig.sent);
 }
+
+#[test]
+fn a_paused_vgroup_hands_out_nothing_and_goes_on_where_it_stood() {
+    let mut rig = Rig::reading(settings(), &[2, 3]);
+    rig.message(2, 5, 6);
+    rig.message(3, 7, 8);
+    rig.message(2, 6, 7);
+    assert_eq!(rig.poll().unwrap().vgroup(), 2);
+    rig.state.pause(key(2));
+    assert_eq!(rig.poll().unwrap().vgroup(), 3, "what was fetched of the other one is dropped");
+    assert!(rig.poll().is_none());
+    rig.message(2, 6, 7);
+    assert!(rig.poll().is_none(), "what was under way is stale");
+    assert!(rig.sent.contains(&Request::Stop(key(2))));
+    rig.state.resume(key(2));
+    assert!(rig.poll().is_none());
+    assert_eq!(rig.started(2).and_then(|(_, position)| position), Some(6));
+    rig.message(2, 6, 7);
+    assert_eq!(rig.poll().unwrap().begin(), 6);
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::{Code, DatabaseChange, Error, Result, VgroupId};
+use model::{Code, DatabaseChange, Error, Origin, Result, VgroupId};
 use tokio::time::timeout;
 
 use super::{Inner, Mnode};
@@ -67,9 +67,10 @@ impl Mnode {
     /// # Errors
     /// 0x0388; 0x0360 exists; 0x03C5; 0x2641, 0x263F, 0x2640, 0x263E, 0x263C, 0x2642, 0x2643, 0x263D definition;
     /// 0x020A, 0x2617 names; 0x264E comment.
-    pub async fn create_stable(&self, by: &str, spec: StableSpec) -> Result<DdlOutcome> {
+    pub async fn create_stable(&self, by: &str, spec: StableSpec, origin: Origin) -> Result<DdlOutcome> {
         let database = spec.database.clone();
-        self.inner.statement_on(&database, Command::CreateStable { by: by.into(), spec }).await
+        let command = Command::CreateStable { by: by.into(), spec }.brought_by(origin);
+        self.inner.statement_on(&database, command).await
     }
 
     /// ALTER STABLE.
@@ -83,10 +84,11 @@ impl Mnode {
         database: &str,
         name: &str,
         change: StableChange,
+        origin: Origin,
     ) -> Result<DdlOutcome> {
         let command =
             Command::AlterStable { by: by.into(), database: database.into(), name: name.into(), change };
-        self.inner.statement_on(database, command).await
+        self.inner.statement_on(database, command.brought_by(origin)).await
     }
 
     /// DROP STABLE with all its children.
@@ -99,10 +101,11 @@ impl Mnode {
         database: &str,
         name: &str,
         if_exists: bool,
+        origin: Origin,
     ) -> Result<DdlOutcome> {
         let command =
             Command::DropStable { by: by.into(), database: database.into(), name: name.into(), if_exists };
-        self.inner.statement_on(database, command).await
+        self.inner.statement_on(database, command.brought_by(origin)).await
     }
 
     /// CREATE TOPIC, its statement already checked and compiled. Also while a shard does not serve: it is told of its topics

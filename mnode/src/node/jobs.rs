@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Code, Error, Result, VgroupId};
+use model::{Code, Error, Origin, Result, VgroupId};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -99,16 +99,31 @@ async fn carry_out(shards: &dyn Shards, intent: &Intent, vgroup: VgroupId) -> Re
             shards.drop_vnode(vgroup).await
         }
         (IntentKind::AlterDatabase { database }, _) => shards.alter_vnode(database, vgroup).await,
-        (IntentKind::Stable(StableDdl::Create(stable)), true) => {
-            let undo = StableDdl::Drop { uid: stable.uid, name: stable.name.clone() };
-            shards.apply_stable(vgroup, &undo).await
+        (IntentKind::Stable(ddl), undo) => apply_stable(shards, vgroup, ddl, undo, Origin::Client).await,
+        (IntentKind::ReplicatedStable(ddl), undo) => {
+            apply_stable(shards, vgroup, ddl, undo, Origin::Replication).await
         }
-        (IntentKind::Stable(ddl), _) => shards.apply_stable(vgroup, ddl).await,
         (IntentKind::Topic(TopicDdl::Create(topic)), true) => {
             shards.apply_topic(vgroup, &TopicDdl::Drop(topic.id)).await
         }
         (IntentKind::Topic(ddl), _) => shards.apply_topic(vgroup, ddl).await,
         (IntentKind::DropGroup { key }, _) => shards.drop_group(vgroup, key.topic, &key.group).await,
+    }
+}
+
+async fn apply_stable(
+    shards: &dyn Shards,
+    vgroup: VgroupId,
+    ddl: &StableDdl,
+    undo: bool,
+    origin: Origin,
+) -> Result<()> {
+    match ddl {
+        StableDdl::Create(stable) if undo => {
+            let undo = StableDdl::Drop { uid: stable.uid, name: stable.name.clone() };
+            shards.apply_stable(vgroup, &undo, origin).await
+        }
+        ddl => shards.apply_stable(vgroup, ddl, origin).await,
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use model::{
     Clock, Code, ConsumerId, DataType, DatabaseChange, DatabaseInfo, DatabaseOptions, Epoch, Error,
-    ManualClock, Result, TopicId, VgroupId,
+    ManualClock, Origin, Result, TopicId, VgroupId,
 };
 use parking_lot::Mutex;
 use wal::{Disk, StdDisk};
@@ -72,7 +72,7 @@ impl Shards for TestShards {
         Ok(())
     }
 
-    async fn apply_stable(&self, vgroup: VgroupId, ddl: &StableDdl) -> Result<()> {
+    async fn apply_stable(&self, vgroup: VgroupId, ddl: &StableDdl, _: Origin) -> Result<()> {
         self.call(vgroup, |h| match ddl {
             StableDdl::Create(stable) | StableDdl::Alter { stable, .. } => {
                 h.stables.insert((vgroup, stable.name.clone()), stable.schema.version.0);
@@ -162,7 +162,7 @@ impl Node {
             tags: vec![ColumnSpec::new("g", DataType::Int)],
             comment: None,
         };
-        self.mnode.create_stable("root", spec).await
+        self.mnode.create_stable("root", spec, Origin::Client).await
     }
 
     async fn topic(&self, name: &str, kind: TopicKind) -> Result<DdlOutcome> {
@@ -208,13 +208,13 @@ async fn a_life_of_statements_survives_restarts() {
     assert_eq!(node.database("d", 3).await.unwrap(), DdlOutcome::Done);
     node.stable("m").await.unwrap();
     let add = StableChange::AddColumn(ColumnSpec::new("w", DataType::Int));
-    node.mnode.alter_stable("root", "d", "m", add).await.unwrap();
+    node.mnode.alter_stable("root", "d", "m", add, Origin::Client).await.unwrap();
     node.topic("t", TopicKind::Stable("m".into())).await.unwrap();
     let row = &node.mnode.show_topics("root")[0];
     assert_eq!((row.kind, row.meta), ("stable", "no"));
     assert!(row.schema.ends_with(r#"{"name":"w","type":"INT","length":4}]"#), "{}", row.schema);
     assert_eq!(
-        node.mnode.drop_stable("root", "d", "m", false).await.unwrap_err().code(),
+        node.mnode.drop_stable("root", "d", "m", false, Origin::Client).await.unwrap_err().code(),
         Code::TopicMustDrop
     );
     let keep = vec![DatabaseChange::WalRetentionPeriodS(60)];
@@ -361,7 +361,7 @@ async fn a_statement_cut_off_by_a_crash_is_finished_at_the_start() {
         held.broken.insert(VgroupId(3));
         held.secretly = true;
     }
-    let error = node.mnode.drop_stable("root", "d", "m", false).await.unwrap_err();
+    let error = node.mnode.drop_stable("root", "d", "m", false, Origin::Client).await.unwrap_err();
     assert_eq!(error.code(), Code::InvalidVgroup);
     assert!(error.help().contains("goes on"), "{error}");
     assert_eq!(node.shards.0.lock().stables.len(), 1, "one shard of two has it still");

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Code, ConsumerId, DatabaseChange, Epoch, Error, Result, TopicId, VgroupId};
+use model::{Code, ConsumerId, DatabaseChange, Epoch, Error, Origin, Result, TopicId, VgroupId};
 use serde::{Deserialize, Serialize};
 
 use super::group::{GroupKey, Settled};
@@ -79,6 +79,8 @@ pub enum Command {
         /// What was reported of the moved vgroups while they had their last owner.
         settled: BTreeMap<VgroupId, Settled>,
     },
+    /// A command that replication brought: what it makes shards write is marked so. Of meaning for super tables.
+    Replicated(Box<Command>),
 }
 
 /// The next assignment of a group, computed by the proposer: a log written by one release is replayed by a later one,
@@ -104,6 +106,23 @@ impl Rebalance {
 }
 
 impl Command {
+    /// The command as coming from `origin`.
+    #[must_use]
+    pub fn brought_by(self, origin: Origin) -> Self {
+        match origin {
+            Origin::Client => self,
+            Origin::Replication => Self::Replicated(Box::new(self)),
+        }
+    }
+
+    /// The command itself, and where it came from.
+    pub(super) fn origin(&self) -> (&Self, Origin) {
+        match self {
+            Self::Replicated(command) => (command.origin().0, Origin::Replication),
+            command => (command, Origin::Client),
+        }
+    }
+
     /// The record body.
     ///
     /// # Errors

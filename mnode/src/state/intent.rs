@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use model::{Code, DatabaseId, DatabaseInfo, Error, Result, VgroupId};
+use model::{Code, DatabaseId, DatabaseInfo, Error, Origin, Result, VgroupId};
 use serde::{Deserialize, Serialize};
 
 use super::{Event, GroupKey, MnodeState};
@@ -53,6 +53,17 @@ pub enum IntentKind {
         /// Which.
         key: GroupKey,
     },
+    /// The same as `Stable`, brought by replication: the shards mark their records so.
+    ReplicatedStable(StableDdl),
+}
+
+impl IntentKind {
+    pub(super) const fn stable(ddl: StableDdl, origin: Origin) -> Self {
+        match origin {
+            Origin::Client => Self::Stable(ddl),
+            Origin::Replication => Self::ReplicatedStable(ddl),
+        }
+    }
 }
 
 impl Intent {
@@ -63,6 +74,7 @@ impl Intent {
             self.kind,
             IntentKind::CreateDatabase { .. }
                 | IntentKind::Stable(StableDdl::Create(_))
+                | IntentKind::ReplicatedStable(StableDdl::Create(_))
                 | IntentKind::Topic(TopicDdl::Create(_))
         )
     }
@@ -127,7 +139,9 @@ impl MnodeState {
                 self.finish_create_database(database, creator)
             }
             IntentKind::AlterDatabase { database } => self.finish_alter_database(database),
-            IntentKind::Stable(ddl) => self.finish_stable(intent.database, &ddl),
+            IntentKind::Stable(ddl) | IntentKind::ReplicatedStable(ddl) => {
+                self.finish_stable(intent.database, &ddl);
+            }
             IntentKind::Topic(ddl) => events.extend(self.finish_topic(ddl)),
             IntentKind::DropDatabase { .. } | IntentKind::DropGroup { .. } => {}
         }

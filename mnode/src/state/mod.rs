@@ -167,6 +167,7 @@ impl MnodeState {
             Command::Subscribe { consumer, topics } => self.check_subscribe(consumer, topics),
             Command::Rebalance(rebalance) => self.check_rebalance(rebalance),
             Command::Activate { key, epoch, .. } => self.check_activate(key, *epoch),
+            Command::Replicated(command) => self.check(command),
         }
     }
 
@@ -177,6 +178,7 @@ impl MnodeState {
         if let Err(error) = self.check(command) {
             return vec![Event::Refused(error)];
         }
+        let (command, origin) = command.origin();
         match command {
             Command::Bootstrap { .. }
             | Command::CreateUser { .. }
@@ -191,11 +193,13 @@ impl MnodeState {
             Command::CreateDatabase { by, spec } => self.apply_create_database(by, spec, time_ns),
             Command::AlterDatabase { name, changes, .. } => self.apply_alter_database(name, changes, time_ns),
             Command::DropDatabase { by, name, .. } => self.apply_drop_database(by, name, time_ns),
-            Command::CreateStable { spec, .. } => self.apply_create_stable(spec, time_ns),
+            Command::CreateStable { spec, .. } => self.apply_create_stable(spec, origin, time_ns),
             Command::AlterStable { database, name, change, .. } => {
-                self.apply_alter_stable(database, name, change, time_ns)
+                self.apply_alter_stable(database, name, change, origin, time_ns)
             }
-            Command::DropStable { database, name, .. } => self.apply_drop_stable(database, name, time_ns),
+            Command::DropStable { database, name, .. } => {
+                self.apply_drop_stable(database, name, origin, time_ns)
+            }
             Command::CreateTopic { by, spec } => self.apply_create_topic(by, spec, time_ns),
             Command::ReloadTopic { by, spec } => self.apply_reload_topic(by, spec, time_ns),
             Command::DropTopic { by, spec } => self.apply_drop_topic(by, spec, time_ns),
@@ -207,6 +211,8 @@ impl MnodeState {
             Command::Delete { consumers } => self.apply_delete(consumers),
             Command::Rebalance(rebalance) => self.apply_rebalance(rebalance),
             Command::Activate { key, settled, .. } => self.apply_activate(key, settled, time_ns),
+            // The command itself is inside, and was taken out above.
+            Command::Replicated(_) => Vec::new(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Code, DatabaseId, Error, Result, StableInfo, TableUid};
+use model::{Code, DatabaseId, Error, Origin, Result, StableInfo, TableUid};
 
 use super::alter::{altered, check_comment, new_schema};
 use super::{Event, IntentKind, MnodeState};
@@ -39,7 +39,12 @@ impl MnodeState {
             .ok_or_else(|| Error::internal("no numbers for super tables are left"))
     }
 
-    pub(super) fn apply_create_stable(&mut self, spec: &StableSpec, time_ns: i64) -> Vec<Event> {
+    pub(super) fn apply_create_stable(
+        &mut self,
+        spec: &StableSpec,
+        origin: Origin,
+        time_ns: i64,
+    ) -> Vec<Event> {
         let Ok(database) = self.catalog.database(&spec.database).cloned() else { return Vec::new() };
         if database.stable(&spec.name).is_ok() {
             return vec![Event::Unchanged];
@@ -55,7 +60,8 @@ impl MnodeState {
             create_time_ns: time_ns,
             comment: spec.comment.clone(),
         });
-        self.log_intent(database.info.id, IntentKind::Stable(StableDdl::Create(stable)), time_ns)
+        let kind = IntentKind::stable(StableDdl::Create(stable), origin);
+        self.log_intent(database.info.id, kind, time_ns)
     }
 
     pub(super) fn check_alter_stable(
@@ -75,6 +81,7 @@ impl MnodeState {
         database: &str,
         name: &str,
         change: &StableChange,
+        origin: Origin,
         time_ns: i64,
     ) -> Vec<Event> {
         let Ok(database) = self.catalog.database(database) else { return Vec::new() };
@@ -86,7 +93,7 @@ impl MnodeState {
             stable.comment = Some(text.clone());
         }
         let ddl = StableDdl::Alter { stable: Arc::new(stable), change: change.clone() };
-        self.log_intent(database.info.id, IntentKind::Stable(ddl), time_ns)
+        self.log_intent(database.info.id, IntentKind::stable(ddl, origin), time_ns)
     }
 
     pub(super) fn check_drop_stable(
@@ -108,14 +115,20 @@ impl MnodeState {
         self.check_free(database.info.id)
     }
 
-    pub(super) fn apply_drop_stable(&mut self, database: &str, name: &str, time_ns: i64) -> Vec<Event> {
+    pub(super) fn apply_drop_stable(
+        &mut self,
+        database: &str,
+        name: &str,
+        origin: Origin,
+        time_ns: i64,
+    ) -> Vec<Event> {
         let Ok(database) = self.catalog.database(database).cloned() else { return Vec::new() };
         let Ok(stable) = database.stable(name) else { return vec![Event::Unchanged] };
         let ddl = StableDdl::Drop { uid: stable.uid, name: stable.name.clone() };
         self.catalog_mut().edit_database(database.info.id, |d| {
             d.stables.remove(name);
         });
-        let mut events = self.log_intent(database.info.id, IntentKind::Stable(ddl), time_ns);
+        let mut events = self.log_intent(database.info.id, IntentKind::stable(ddl, origin), time_ns);
         events.push(Event::Catalog);
         events
     }

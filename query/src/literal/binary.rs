@@ -17,6 +17,12 @@ pub(super) fn parse(data_type: DataType, raw: Raw<'_>) -> Result<Option<Cow<'_, 
     let bytes = match data_type {
         // NULL in quotes counts for types that are no strings.
         DataType::Geometry(_) if text.eq_ignore_ascii_case("null") => return Ok(None),
+        // Well-known binary, as events have it.
+        DataType::Geometry(_) if matches!(raw, Raw::Hex(_)) => {
+            let bytes = text.strip_prefix('x').and_then(hex).ok_or(Misfit::Hex)?;
+            wkb::reader::read_wkb(&bytes).map_err(|_| Misfit::Geometry)?;
+            Cow::Owned(bytes)
+        }
         DataType::Geometry(_) => Cow::Owned(well_known_binary(text)?),
         _ => match raw {
             Raw::Hex(text) => Cow::Owned(text.strip_prefix('x').and_then(hex).ok_or(Misfit::Hex)?),
@@ -52,6 +58,17 @@ mod tests {
 
     fn varbinary(raw: Raw<'_>) -> Result<Option<Vec<u8>>, Misfit> {
         Ok(parse(DataType::Varbinary(4), raw)?.map(Cow::into_owned))
+    }
+
+    #[test]
+    fn a_geometry_is_also_its_well_known_binary() {
+        let geometry =
+            |raw: Raw<'_>| Ok::<_, Misfit>(parse(DataType::Geometry(64), raw)?.map(Cow::into_owned));
+        let point = geometry(Raw::Quoted("POINT(1 2)")).unwrap().unwrap();
+        let digits: String = point.iter().map(|byte| format!("{byte:02X}")).collect();
+        assert_eq!(geometry(Raw::Hex(&format!("x{digits}"))), Ok(Some(point)));
+        assert_eq!(geometry(Raw::Hex("x0102")), Err(Misfit::Geometry));
+        assert_eq!(geometry(Raw::Hex("x0")), Err(Misfit::Hex));
     }
 
     #[test]

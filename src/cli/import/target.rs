@@ -9,7 +9,7 @@ use super::cells::CellType;
 use super::infer::{ColumnScan, Scan};
 use super::load::{Cell, Loader, Name, Plan, Rows};
 use super::{Dialect, ImportArgs, OnError};
-use crate::cli::common::{note, quoted};
+use crate::cli::common::{note, quoted, text_literal};
 
 /// Days that a database keeps rows if nothing is said.
 const KEEP_DAYS_DEFAULT: i64 = 3_650;
@@ -162,8 +162,8 @@ fn check_precision(args: &ImportArgs, has: Option<Precision>) -> Result<()> {
 
 /// Precision of the database that rows go into, which exists.
 async fn precision_of(connection: &Connection, args: &ImportArgs) -> Result<Option<Precision>> {
-    let name = args.into.database.replace('\\', "\\\\").replace('\'', "\\'");
-    let sql = format!("SELECT `precision` FROM information_schema.ins_databases WHERE name = '{name}'");
+    let name = text_literal(&args.into.database);
+    let sql = format!("SELECT `precision` FROM information_schema.ins_databases WHERE name = {name}");
     let rows = connection.sql(&sql).await?.rows().await?;
     let text = rows.iter().next().map(|row| row.get::<String>(0)).transpose()?;
     Ok(text.and_then(|text| Precision::parse(&text)))

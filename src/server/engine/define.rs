@@ -7,7 +7,7 @@ use mnode::{DatabaseSpec, DdlOutcome, DropGroupSpec, DropTopicSpec, StableSpec};
 use model::{Code, Error, Result, StableInfo, Value, VgroupId};
 use query::ast::{self, AlterTable, ColumnSpec, CreateChild, ObjectName, Statement, TableOptions};
 use query::literal::{LiteralContext, parse_tag};
-use vnode::{CreateTable, CreateTableKind, DropTable, TableChange};
+use vnode::{CreateTable, CreateTableKind, DropTable, TableChange, TableDdl};
 
 use super::names::{Found, FoundTable};
 use super::{Engine, Outcome, StatementContext, convert, system};
@@ -53,7 +53,8 @@ impl Engine {
             Statement::DropStable { if_exists, name } => {
                 let database = self.database_of(cx, &name)?;
                 self.may_write(session, database)?;
-                let dropped = self.mnode.drop_stable(by, database, &name.name, if_exists).await;
+                let dropped =
+                    self.mnode.drop_stable(by, database, &name.name, if_exists, session.origin).await;
                 dropped.map_err(|error| match error.code() {
                     Code::StableNotExist => self.missing(database, &name, error),
                     _ => error,
@@ -121,7 +122,7 @@ impl Engine {
             comment: options.comment,
             name: name.name,
         };
-        self.mnode.create_stable(&session.user, spec).await
+        self.mnode.create_stable(&session.user, spec, session.origin).await
     }
 
     async fn create_normal(
@@ -146,7 +147,8 @@ impl Engine {
             ttl_days: options.ttl_days.unwrap_or(0),
             comment: options.comment,
         };
-        self.shard(Self::vgroup_for(&info, &name.name)?)?.create_tables(vec![table]).await.map(|_| ())
+        let shard = self.shard(Self::vgroup_for(&info, &name.name)?)?;
+        shard.define(TableDdl::Create(vec![table]), session.origin).await.map(|_| ())
     }
 
     /// All children of a statement; those of one vgroup are one record.
@@ -194,7 +196,7 @@ impl Engine {
             }
         }
         for (vgroup, tables) in by_vgroup {
-            self.shard(vgroup)?.create_tables(tables).await?;
+            self.shard(vgroup)?.define(TableDdl::Create(tables), session.origin).await?;
         }
         Ok(())
     }
@@ -213,7 +215,8 @@ impl Engine {
             let info = self.mnode.catalog().database(database)?.info.clone();
             match self.find(cx, &table.name)? {
                 Some(Found::Stable { stable, .. }) if single => {
-                    self.mnode.drop_stable(&session.user, database, &stable.name, table.if_exists).await?;
+                    let (by, origin) = (&session.user, session.origin);
+                    self.mnode.drop_stable(by, database, &stable.name, table.if_exists, origin).await?;
                     return Ok(());
                 }
                 Some(Found::Stable { .. }) => return Err(Error::of(Code::DropStableInBatch)),
@@ -230,7 +233,7 @@ impl Engine {
             }
         }
         for (vgroup, tables) in by_vgroup {
-            self.shard(vgroup)?.drop_tables(tables).await?;
+            self.shard(vgroup)?.define(TableDdl::Drop(tables), session.origin).await?;
         }
         Ok(())
     }
@@ -248,7 +251,8 @@ impl Engine {
         match self.find(cx, name)? {
             Some(Found::Stable { .. }) => {
                 let change = convert::stable_change(change)?;
-                self.mnode.alter_stable(&session.user, database, &name.name, change).await?;
+                let (by, origin) = (&session.user, session.origin);
+                self.mnode.alter_stable(by, database, &name.name, change, origin).await?;
                 Ok(())
             }
             _ if stable_wanted => {
@@ -257,7 +261,8 @@ impl Engine {
             None => Err(self.missing(database, name, Error::with(Code::TableNotExist, &name.name))),
             Some(Found::Table(found)) => {
                 let change = self.table_change(cx, &found, change)?;
-                found.vnode.alter_table(&name.name, change).await.map(|_| ())
+                let ddl = TableDdl::Alter { name: name.name.clone(), change };
+                found.vnode.define(ddl, session.origin).await.map(|_| ())
             }
         }
     }

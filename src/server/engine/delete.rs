@@ -44,15 +44,19 @@ impl Engine {
                             DeleteTarget::Children { stable: stable.uid, tables }
                         }
                     };
-                    let outcome = vnode.delete(DeleteRequest { target, range: plan.range }).await?;
+                    let outcome = vnode
+                        .delete(DeleteRequest { target, range: plan.range, origin: session.origin })
+                        .await?;
                     affected_rows += outcome.affected_rows;
                 }
             }
             RelationKind::Child { table, .. } | RelationKind::Normal(table) => {
                 let vnode = self.shard(Self::vgroup_for(&database, &table.name)?)?;
                 let target = DeleteTarget::Table(table.name.clone());
-                affected_rows =
-                    vnode.delete(DeleteRequest { target, range: plan.range }).await?.affected_rows;
+                affected_rows = vnode
+                    .delete(DeleteRequest { target, range: plan.range, origin: session.origin })
+                    .await?
+                    .affected_rows;
             }
             RelationKind::System { .. } => return Err(Error::of(model::Code::SystemTable)),
         }

@@ -43,7 +43,7 @@ impl Engine {
         let catalog = self.mnode.catalog();
         let found = catalog.database(database)?;
         let plan = plan_lines(&lines, &found.info, cx.now_ns, |name| found.stables.get(name).cloned())?;
-        let written = self.carry_out(plan, cx.now_ns).await;
+        let written = self.carry_out(session, plan, cx.now_ns).await;
         drop(shared);
         written
     }

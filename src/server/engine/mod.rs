@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mnode::{Mnode, MnodeOptions};
-use model::{Clock, Result, TopicId};
+use model::{Clock, Origin, Result, TopicId};
 use query::engine::EngineSettings;
 use rand::TryRngCore as _;
 use rand::rngs::OsRng;
@@ -152,9 +152,9 @@ impl Engine {
     ///
     /// # Errors
     /// [`Code::AuthFailure`], [`Code::UserDisabled`].
-    pub async fn log_in(&self, user: &str, password: &str) -> Result<String> {
+    pub async fn log_in(&self, user: &str, password: &str, origin: Origin) -> Result<String> {
         let user = self.mnode.authenticate(user, password).await?;
-        Ok(self.sessions.open(&user.name, &mut OsRng.unwrap_err()))
+        Ok(self.sessions.open(&user.name, origin, &mut OsRng.unwrap_err()))
     }
 
     /// The session of a call.

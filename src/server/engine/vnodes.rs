@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::future::join_all;
 use mnode::{OwnerChange, Shards, StableDdl, TopicDdl, TopicInfo};
-use model::{Clock, Code, DatabaseInfo, Error, Result, TopicId, VgroupId};
+use model::{Clock, Code, DatabaseInfo, Error, Origin, Result, TopicId, VgroupId};
 use parking_lot::RwLock;
 use vnode::{Vnode, VnodeOptions};
 use wal::Disk;
@@ -165,7 +165,7 @@ impl Shards for Vnodes {
         remove_folder(self.data_dir.vnode(vgroup)).await
     }
 
-    async fn apply_stable(&self, vgroup: VgroupId, ddl: &StableDdl) -> Result<()> {
+    async fn apply_stable(&self, vgroup: VgroupId, ddl: &StableDdl, origin: Origin) -> Result<()> {
         let ddl = match ddl {
             StableDdl::Create(stable) => vnode::StableDdl::Create((**stable).clone()),
             StableDdl::Alter { stable, change } => vnode::StableDdl::Alter {
@@ -177,7 +177,7 @@ impl Shards for Vnodes {
                 Err(_) => return Ok(()),
             },
         };
-        self.get(vgroup)?.apply_stable(ddl).await.map(|_| ())
+        self.get(vgroup)?.apply_stable(ddl, origin).await.map(|_| ())
     }
 
     async fn apply_topic(&self, vgroup: VgroupId, ddl: &TopicDdl) -> Result<()> {

@@ -77,20 +77,22 @@ impl Engine {
             }
             by_vgroup.entry(vgroup).or_default().push(block);
         }
-        self.begin_parts(by_vgroup.into_iter().collect(), self.clock.now_ns()).await
+        self.begin_parts(session, by_vgroup.into_iter().collect(), self.clock.now_ns()).await
     }
 
     /// Hands the parts of one write to their shards, which all judge times as of `as_of_ns`. Every shard is looked up
     /// before the first of them gets anything.
     async fn begin_parts(
         &self,
+        session: &Session,
         parts: Vec<(VgroupId, Vec<WriteBlock>)>,
         as_of_ns: i64,
     ) -> Result<StartedWrite> {
         let shards = parts.iter().map(|(vgroup, _)| self.shard(*vgroup)).collect::<Result<Vec<_>>>()?;
         let mut pending = Vec::with_capacity(parts.len());
         for (shard, (_, blocks)) in shards.into_iter().zip(parts) {
-            let request = WriteRequest { blocks, replicated: false, as_of_ns: Some(as_of_ns) };
+            let replicated = session.origin.is_replication();
+            let request = WriteRequest { blocks, replicated, as_of_ns: Some(as_of_ns) };
             pending.push(shard.begin_write(request).await?);
         }
         Ok(StartedWrite { pending })
@@ -151,13 +153,13 @@ impl Engine {
             sql_bytes_max: self.sql_bytes_max(),
         };
         let plan = parse_insert(sql, &context, &mut Names { engine: self, session })?;
-        self.carry_out(plan, cx.now_ns).await.map(Outcome::Affected)
+        self.carry_out(session, plan, cx.now_ns).await.map(Outcome::Affected)
     }
 
     /// Writes what was planned at `as_of_ns`, one write a vgroup; answers the rows.
-    pub(super) async fn carry_out(&self, plan: InsertPlan, as_of_ns: i64) -> Result<u64> {
+    pub(super) async fn carry_out(&self, session: &Session, plan: InsertPlan, as_of_ns: i64) -> Result<u64> {
         let parts = plan.writes.into_iter().map(|write| (write.vgroup, write.blocks)).collect();
-        self.begin_parts(parts, as_of_ns).await?.finish().await?;
+        self.begin_parts(session, parts, as_of_ns).await?.finish().await?;
         Ok(plan.affected)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::Result;
+use model::{Origin, Result};
 use proto::status::to_status;
 use proto::v1;
 use tonic::{Request, Response, Status};
@@ -15,7 +15,8 @@ pub struct SessionService(pub Arc<Engine>);
 
 impl SessionService {
     async fn log_in(&self, request: v1::LoginRequest) -> Result<v1::LoginResponse> {
-        let token = self.0.log_in(&request.user, &request.password).await?;
+        let origin = if request.replicates { Origin::Replication } else { Origin::Client };
+        let token = self.0.log_in(&request.user, &request.password, origin).await?;
         Ok(v1::LoginResponse { token, server_version: env!("CARGO_PKG_VERSION").to_owned() })
     }
 }

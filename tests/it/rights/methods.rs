@@ -97,7 +97,8 @@ impl Caller {
         let address = format!("http://{}", people.server.address());
         let channel = Channel::from_shared(address).expect("an address").connect().await.expect("connected");
         let password = if role == "root" { "taosdata" } else { PASSWORD };
-        let login = v1::LoginRequest { user: role.to_owned(), password: password.to_owned() };
+        let login =
+            v1::LoginRequest { user: role.to_owned(), password: password.to_owned(), replicates: false };
         let answer = SessionClient::new(channel.clone()).login(login).await.expect("logged in").into_inner();
         Self { channel, token: Some(answer.token), topic }
     }

@@ -49,7 +49,7 @@ impl ByHand {
     pub async fn log_in(server: &Server, id: u64, group: &str) -> Self {
         let address = format!("http://{}", server.address());
         let channel = Channel::from_shared(address).expect("an address").connect().await.expect("connected");
-        let login = v1::LoginRequest { user: "root".into(), password: "taosdata".into() };
+        let login = v1::LoginRequest { user: "root".into(), password: "taosdata".into(), replicates: false };
         let answer = SessionClient::new(channel.clone()).login(login).await.expect("logged in").into_inner();
         let token = format!("Bearer {}", answer.token);
         Self { service: SubscriptionClient::new(channel), token, id, group: group.into() }

@@ -1,6 +1,6 @@
 //! DELETE: whose rows, as the applied state has them; the range is narrowed to what a scan has found.
 
-use model::{Code, Error, Result, TableUid};
+use model::{Code, Error, Origin, Result, TableUid};
 use query::source::TimeRange;
 use wal::Kind;
 
@@ -59,13 +59,13 @@ fn scope(state: &VnodeState, target: DeleteTarget) -> Result<DeletePlan> {
 
 impl DeletePlan {
     /// Its record.
-    pub(crate) fn checked(self, range: TimeRange) -> Result<Option<Checked>> {
+    pub(crate) fn checked(self, range: TimeRange, origin: Origin) -> Result<Option<Checked>> {
         if matches!(&self.scope, DeleteScope::Tables(tables) if tables.is_empty()) {
             return Ok(None);
         }
         let TimeRange { first, last_inclusive } = range;
         let Self { owner, scope, timestamp_name, .. } = self;
         let record = DeleteRecord { owner, scope, timestamp_name, first, last_inclusive };
-        Checked::new(Kind::Delete, record.encode()).map(Some)
+        Checked::new(Kind::Delete, record.encode()).map(|checked| Some(checked.brought_by(origin)))
     }
 }

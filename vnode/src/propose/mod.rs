@@ -19,17 +19,17 @@ pub(crate) mod write;
 
 use std::sync::Arc;
 
-use model::{Code, DatabaseInfo, Error, Precision, Result, TableUid, VgroupId};
+use model::{Code, DatabaseInfo, Error, Origin, Precision, Result, TableUid, VgroupId};
 use raft::Proposal;
 use wal::{Kind, SchemaBlock};
 
-use crate::record::RecordError;
+use crate::record::{REPLICATED, RecordError};
 
 pub(crate) use delete::DeletePlan;
 pub(crate) use overlay::Overlay;
 pub use request::{
     CommitRequest, CreateTable, CreateTableKind, DeleteOutcome, DeleteRequest, DeleteTarget, DropTable,
-    OwnerChange, StableDdl, TableChange, TopicDdl, WriteOutcome, WriteRequest,
+    OwnerChange, StableDdl, TableChange, TableDdl, TopicDdl, WriteOutcome, WriteRequest,
 };
 pub(crate) use rows::ticks;
 pub(crate) use shell::{Flight, Proposer};
@@ -67,17 +67,23 @@ impl Context {
 #[derive(Clone, Debug)]
 pub(crate) struct Checked {
     pub(crate) kind: Kind,
+    pub(crate) flags: u8,
     pub(crate) body: bytes::Bytes,
     pub(crate) schemas: Vec<SchemaBlock>,
 }
 
 impl Checked {
     pub(crate) fn new(kind: Kind, body: Result<bytes::Bytes, RecordError>) -> Result<Self> {
-        Ok(Self { kind, body: body?, schemas: Vec::new() })
+        Ok(Self { kind, flags: 0, body: body?, schemas: Vec::new() })
+    }
+
+    /// Marked as what replication brought, where it did.
+    pub(crate) fn brought_by(self, origin: Origin) -> Self {
+        Self { flags: if origin.is_replication() { REPLICATED } else { 0 }, ..self }
     }
 
     pub(crate) fn proposal(self, time_ns: i64) -> Proposal {
-        Proposal { kind: self.kind, flags: 0, time_ns, body: self.body, schemas: self.schemas }
+        Proposal { kind: self.kind, flags: self.flags, time_ns, body: self.body, schemas: self.schemas }
     }
 }
 

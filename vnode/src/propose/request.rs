@@ -2,7 +2,7 @@
 //! the moment of the change.
 
 use model::{
-    ColumnId, ColumnStorage, Compression, ConsumerId, DataType, Encoding, Epoch, Level, StableInfo,
+    ColumnId, ColumnStorage, Compression, ConsumerId, DataType, Encoding, Epoch, Level, Origin, StableInfo,
     TableSchema, TableUid, TopicId, Value, Version,
 };
 use proto::write::WriteBlock;
@@ -123,6 +123,24 @@ pub enum TableChange {
     },
 }
 
+/// A change of child and normal tables.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TableDdl {
+    /// CREATE TABLE of children and normal tables that live here. What is wrong with the first that cannot be made; then
+    /// none is.
+    Create(Vec<CreateTable>),
+    /// DROP TABLE. [`Code::TableNotExist`](model::Code::TableNotExist) for one that is not there and not `if_exists`; then
+    /// none is dropped.
+    Drop(Vec<DropTable>),
+    /// ALTER TABLE of a child or normal table. No such table, or a change that it cannot have.
+    Alter {
+        /// Which.
+        name: String,
+        /// How.
+        change: TableChange,
+    },
+}
+
 /// DELETE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeleteRequest {
@@ -130,6 +148,8 @@ pub struct DeleteRequest {
     pub target: DeleteTarget,
     /// Which, both ends included; may be wider than what is there.
     pub range: TimeRange,
+    /// Who deletes.
+    pub origin: Origin,
 }
 
 /// Whose rows a DELETE takes.

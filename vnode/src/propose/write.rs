@@ -53,7 +53,7 @@ impl ShapedWrite {
 impl ResolvedWrite {
     /// Its record.
     pub(crate) fn checked(&self) -> Result<Checked> {
-        Ok(Checked { kind: Kind::Data, body: self.record.encode()?, schemas: self.schemas.clone() })
+        Ok(Checked { kind: Kind::Data, flags: 0, body: self.record.encode()?, schemas: self.schemas.clone() })
     }
 }
 

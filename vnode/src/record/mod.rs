@@ -23,6 +23,10 @@ pub use offset::OffsetRecord;
 pub use owner::OwnerRecord;
 pub use topic::{TopicDefinition, TopicKind, TopicMeta, TopicRecord};
 
+/// Bit of a record's header flags: replication brought this Meta or Delete record. A Data record holds several writes and
+/// says it of each in its body.
+pub const REPLICATED: u8 = 1;
+
 /// Why bytes are not the body they should be, or a body cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

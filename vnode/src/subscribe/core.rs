@@ -215,7 +215,7 @@ impl Core {
                 exclude_replicated: self.request.options.exclude_replicated,
                 shapes: &mut self.shapes,
             };
-            let shown = evaluator.show(version, record.kind, &record.body)?;
+            let shown = evaluator.show(&record)?;
             return Ok(Some(Seen { version, shown }));
         }
     }

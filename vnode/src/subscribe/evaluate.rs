@@ -10,13 +10,15 @@ use bytes::Bytes;
 use model::{ColumnId, Error, Result, SchemaVersion, TableUid, Version};
 use parking_lot::RwLock;
 use proto::size::{batch_bytes, rows_bytes};
-use wal::Kind;
+use wal::{Kind, Record};
 
 use super::compiled::{Compiled, Source};
 use super::rows::{self, RunTable};
 use super::{Block, BlockSchema, meta};
 use crate::block::RowBlock;
-use crate::record::{DataHeader, DeleteRecord, MetaRecord, NewTable, NewTableKind, TopicMeta, WriteHeader};
+use crate::record::{
+    DataHeader, DeleteRecord, MetaRecord, NewTable, NewTableKind, REPLICATED, TopicMeta, WriteHeader,
+};
 use crate::state::VnodeState;
 
 /// Schemas of blocks, so that blocks of one shape share one.
@@ -78,8 +80,13 @@ pub(super) struct Evaluator<'a> {
 
 impl Evaluator<'_> {
     /// Looks at a record.
-    pub(super) fn show(&mut self, version: Version, kind: Kind, body: &Bytes) -> Result<Shown> {
-        match kind {
+    pub(super) fn show(&mut self, record: &Record) -> Result<Shown> {
+        let (version, body) = (record.version, &record.body);
+        // A Data record says it of each of its writes.
+        if self.exclude_replicated && record.kind != Kind::Data && record.flags & REPLICATED != 0 {
+            return Ok(Shown::Nothing);
+        }
+        match record.kind {
             Kind::Data => self.data(version, body),
             Kind::Meta if self.topic.meta != TopicMeta::Without => {
                 self.meta(version, MetaRecord::decode(body)?)

@@ -156,7 +156,7 @@ async fn tables_come_and_go() {
     assert!(scan(&vnode).await.is_empty());
     vnode.write(rows(&[("a", 1, 5)], None)).await.unwrap();
 
-    vnode.apply_stable(StableDdl::Drop { uid: METER }).await.unwrap();
+    vnode.apply_stable(StableDdl::Drop { uid: METER }, Origin::Client).await.unwrap();
     assert_eq!((vnode.counts().tables, vnode.counts().stables), (0, 0));
     assert_eq!(vnode.write(rows(&[("a", 1, 5)], Some(1))).await.unwrap_err().code(), Code::StableNotExist);
     vnode.close().await.unwrap();
@@ -174,9 +174,9 @@ async fn what_the_mnode_says_twice_makes_one_record() {
     let change = crate::record::SchemaChange::AddTag { tag };
     let alter = StableDdl::Alter { stable: altered, change };
     for ddl in [StableDdl::Create(meter()), alter, StableDdl::Drop { uid: METER }] {
-        assert!(vnode.apply_stable(ddl.clone()).await.unwrap().is_some(), "{ddl:?}");
+        assert!(vnode.apply_stable(ddl.clone(), Origin::Client).await.unwrap().is_some(), "{ddl:?}");
         let end = vnode.positions().appended;
-        assert_eq!(vnode.apply_stable(ddl).await.unwrap(), None);
+        assert_eq!(vnode.apply_stable(ddl, Origin::Client).await.unwrap(), None);
         assert_eq!(vnode.positions().appended, end);
     }
     for ddl in [TopicDdl::Create(topic(TopicKind::Database, TopicMeta::Without)), TopicDdl::Drop(T)] {
@@ -198,7 +198,7 @@ async fn a_new_tag_is_null_for_old_children() {
     let tag = model::ColumnDef::tag(ColumnId(6), "grid", DataType::Int);
     schema.tags.insert(0, tag.clone());
     let change = crate::record::SchemaChange::AddTag { tag };
-    vnode.apply_stable(StableDdl::Alter { stable: altered, change }).await.unwrap();
+    vnode.apply_stable(StableDdl::Alter { stable: altered, change }, Origin::Client).await.unwrap();
     let tags = |vnode: &Vnode| match &vnode.table("a").unwrap().kind {
         model::TableKind::Child { tags, .. } => tags.to_vec(),
         model::TableKind::Normal { .. } => vec![],
@@ -220,6 +220,7 @@ async fn delete_counts_what_was_there() {
     let delete = |target, first: i64, last: i64| DeleteRequest {
         target,
         range: TimeRange { first: START_MS + first, last_inclusive: START_MS + last },
+        origin: Origin::Client,
     };
     let outcome = vnode.delete(delete(DeleteTarget::Table("a".into()), 2, 99)).await.unwrap();
     assert_eq!(outcome.affected_rows, 2);

@@ -26,7 +26,7 @@ async fn merged_files_are_what_a_restart_finds() {
     }
     let target = DeleteTarget::Table("a".into());
     let range = TimeRange { first: START_MS + 1, last_inclusive: START_MS + 1 };
-    vnode.delete(DeleteRequest { target, range }).await.unwrap();
+    vnode.delete(DeleteRequest { target, range, origin: Origin::Client }).await.unwrap();
     let progress = Arc::new(CompactionProgress::default());
     vnode.compact(TimeRange::ALL, &progress).await.unwrap();
     assert_eq!((progress.percent(), progress.buckets()), (100, (1, 1)));
@@ -87,7 +87,7 @@ async fn files_of_a_dropped_table_go_with_the_next_tick() {
     with_meter(&vnode).await;
     vnode.write(rows(&[("a", 0, 1)], Some(1))).await.unwrap();
     vnode.flush().await.unwrap();
-    vnode.apply_stable(StableDdl::Drop { uid: METER }).await.unwrap();
+    vnode.apply_stable(StableDdl::Drop { uid: METER }, Origin::Client).await.unwrap();
     vnode.tick().await.unwrap();
     assert_eq!(files(dir.path()), 0);
     crash(vnode).await;

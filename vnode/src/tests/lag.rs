@@ -11,7 +11,10 @@ const OTHER: TableUid = TableUid(8);
 async fn with_two_stables(vnode: &Vnode) {
     with_meter(vnode).await;
     vnode
-        .apply_stable(StableDdl::Create(StableInfo { uid: OTHER, name: "other".into(), ..meter() }))
+        .apply_stable(
+            StableDdl::Create(StableInfo { uid: OTHER, name: "other".into(), ..meter() }),
+            Origin::Client,
+        )
         .await
         .unwrap();
     with_topic(vnode, TopicKind::Stable { stable: METER }, TopicMeta::Without).await;

@@ -20,8 +20,8 @@ use arrow_array::{Array, ArrayRef, Int32Array, RecordBatch, StringArray, Timesta
 use arrow_schema::{DataType as Arrow, Field, Schema, TimeUnit};
 use futures::TryStreamExt;
 use model::{
-    ColumnId, ConsumerId, DataType, DatabaseId, DatabaseInfo, DatabaseOptions, Epoch, ManualClock, Result,
-    StableInfo, TableSchema, TableUid, TopicId, Value, VgroupId,
+    ColumnId, ConsumerId, DataType, DatabaseId, DatabaseInfo, DatabaseOptions, Epoch, ManualClock, Origin,
+    Result, StableInfo, TableSchema, TableUid, TopicId, Value, VgroupId,
 };
 use proto::write::{TableRun, WriteBlock};
 use query::memory::QueryMemory;
@@ -76,6 +76,24 @@ pub(super) async fn crash(vnode: Arc<Vnode>) {
     assert_eq!(others, 0, "drop readers before the crash: they hold the shard's files");
 }
 
+impl Vnode {
+    pub(super) async fn create_tables(&self, tables: Vec<CreateTable>) -> Result<Option<model::Version>> {
+        self.define(TableDdl::Create(tables), Origin::Client).await
+    }
+
+    pub(super) async fn drop_tables(&self, tables: Vec<DropTable>) -> Result<Option<model::Version>> {
+        self.define(TableDdl::Drop(tables), Origin::Client).await
+    }
+
+    pub(super) async fn alter_table(
+        &self,
+        name: &str,
+        change: TableChange,
+    ) -> Result<Option<model::Version>> {
+        self.define(TableDdl::Alter { name: name.into(), change }, Origin::Client).await
+    }
+}
+
 pub(super) fn meter() -> StableInfo {
     let columns = vec![
         ("ts".to_owned(), DataType::Timestamp),
@@ -118,7 +136,7 @@ pub(super) fn rows(rows: &[(&str, i64, i32)], zone: Option<i64>) -> WriteRequest
 }
 
 pub(super) async fn with_meter(vnode: &Vnode) {
-    vnode.apply_stable(StableDdl::Create(meter())).await.unwrap();
+    vnode.apply_stable(StableDdl::Create(meter()), Origin::Client).await.unwrap();
 }
 
 /// A scan of all rows of the super table: tbname, ts, v.

@@ -51,7 +51,8 @@ async fn run(seed: u64) {
                 let first = chance.random_range(0..30);
                 let range = TimeRange { first: START_MS + first, last_inclusive: START_MS + first + 5 };
                 let target = DeleteTarget::Table(table.into());
-                let outcome = vnode.delete(DeleteRequest { target, range }).await.unwrap();
+                let outcome =
+                    vnode.delete(DeleteRequest { target, range, origin: Origin::Client }).await.unwrap();
                 let before = expected.rows.len();
                 expected.rows.retain(|(of, tick), _| *of != table || !(first..=first + 5).contains(tick));
                 assert_eq!(

@@ -77,7 +77,7 @@ async fn events_are_written_as_captured() {
         |columns: &[(&str, DataType)]| columns.iter().map(|(n, t)| ((*n).to_owned(), *t)).collect::<Vec<_>>();
     let schema = TableSchema::new(named(&columns), named(&tags));
     let st = StableInfo { name: "st".into(), schema: Arc::new(schema.clone()), ..meter() };
-    vnode.apply_stable(StableDdl::Create(st.clone())).await.unwrap();
+    vnode.apply_stable(StableDdl::Create(st.clone()), Origin::Client).await.unwrap();
     let child = |name: &str, t1: i64, t2: &str| CreateTable {
         name: name.into(),
         if_not_exists: false,
@@ -97,12 +97,15 @@ async fn events_are_written_as_captured() {
     next.version = SchemaVersion(2);
     next.columns.push(column.clone());
     let change = SchemaChange::AddColumn { column, storage_given: false };
-    vnode.apply_stable(StableDdl::Alter { stable: altered, change }).await.unwrap();
+    vnode.apply_stable(StableDdl::Alter { stable: altered, change }, Origin::Client).await.unwrap();
     let mut write = rows(&[("a1", 0, 1)], None);
     write.blocks[0].runs[0].create_tags = Some(vec![Value::Int(1), Value::Text("auto".into())]);
     vnode.write(write).await.unwrap();
     let range = TimeRange::ALL;
-    vnode.delete(DeleteRequest { target: DeleteTarget::Table("a1".into()), range }).await.unwrap();
+    vnode
+        .delete(DeleteRequest { target: DeleteTarget::Table("a1".into()), range, origin: Origin::Client })
+        .await
+        .unwrap();
     vnode.drop_tables(vec![DropTable { name: "c4".into(), if_exists: false }]).await.unwrap();
 
     let mut reader = subscribe(&vnode, OffsetReset::Earliest).await;
@@ -167,7 +170,10 @@ async fn rule_21_only_meta_shows_tables_that_writes_make_once_and_no_rows() {
     vnode.write(rows(&[("a", 1, 1)], Some(1))).await.unwrap();
     vnode.write(rows(&[("a", 2, 2)], Some(1))).await.unwrap();
     let range = TimeRange::ALL;
-    vnode.delete(DeleteRequest { target: DeleteTarget::Stable(METER), range }).await.unwrap();
+    vnode
+        .delete(DeleteRequest { target: DeleteTarget::Stable(METER), range, origin: Origin::Client })
+        .await
+        .unwrap();
     let mut reader = subscribe(&vnode, OffsetReset::Earliest).await;
     let seen = drain(&mut reader);
     assert!(seen.iter().all(|(_, rows)| rows.is_empty()));
@@ -186,7 +192,7 @@ async fn a_stable_topic_shows_its_own_children_only() {
     let vnode = open(dir.path(), &clock()).await;
     with_meter(&vnode).await;
     let other = StableInfo { uid: TableUid(8), name: "other".into(), ..meter() };
-    vnode.apply_stable(StableDdl::Create(other)).await.unwrap();
+    vnode.apply_stable(StableDdl::Create(other), Origin::Client).await.unwrap();
     with_topic(&vnode, TopicKind::Stable { stable: METER }, TopicMeta::With).await;
     let mut foreign = rows(&[("o", 1, 1)], Some(1));
     foreign.blocks[0].stable = Some(TableUid(8));
@@ -216,7 +222,7 @@ async fn rule_22_rows_have_the_schema_of_their_write() {
     schema.version = SchemaVersion(2);
     schema.columns.remove(1);
     let change = SchemaChange::DropColumn { name: "v".into() };
-    vnode.apply_stable(StableDdl::Alter { stable: altered, change }).await.unwrap();
+    vnode.apply_stable(StableDdl::Alter { stable: altered, change }, Origin::Client).await.unwrap();
     let refused = vnode.write(rows(&[("a", 2, 2)], None)).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidColumn);
     let mut without = rows(&[("a", 2, 2)], None);
@@ -271,6 +277,41 @@ async fn replicated_writes_can_be_left_out() {
     excluding.options.exclude_replicated = true;
     let mut reader = vnode.subscribe(excluding).await.unwrap();
     assert_eq!(drain(&mut reader), [(String::new(), vec![row("a", 2, 2)])]);
+    vnode.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn replicated_events_can_be_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let vnode = open(dir.path(), &clock()).await;
+    let other = StableInfo { uid: TableUid(8), name: "other".into(), ..meter() };
+    let child = |name: &str| {
+        let kind = CreateTableKind::Child { stable: METER, tags: tags(1) };
+        CreateTable { name: name.into(), if_not_exists: false, kind, ttl_days: 0, comment: None }
+    };
+    let set = || TableChange::SetTags(vec![("zone".into(), Value::Int(5))]);
+    let range = TimeRange { first: START_MS, last_inclusive: START_MS };
+    let mut all = request(OffsetReset::Earliest);
+    with_topic(&vnode, TopicKind::Database, TopicMeta::With).await;
+    for (origin, stable, name) in [(Origin::Client, meter(), "a"), (Origin::Replication, other, "b")] {
+        vnode.apply_stable(StableDdl::Create(stable), origin).await.unwrap();
+        vnode.define(TableDdl::Create(vec![child(name)]), origin).await.unwrap();
+        vnode.define(TableDdl::Alter { name: name.into(), change: set() }, origin).await.unwrap();
+        let target = DeleteTarget::Table(name.into());
+        vnode.delete(DeleteRequest { target, range, origin }).await.unwrap();
+        let drop = DropTable { name: name.into(), if_exists: false };
+        vnode.define(TableDdl::Drop(vec![drop]), origin).await.unwrap();
+    }
+    for (exclude, wanted) in [(false, 10), (true, 5)] {
+        all.options.exclude_replicated = exclude;
+        let mut reader = vnode.subscribe(all.clone()).await.unwrap();
+        let mut events = Vec::new();
+        while let Read::Batch(batch) = reader.read(i64::MAX).unwrap() {
+            events.extend((!batch.json.is_empty()).then_some(batch.json));
+        }
+        assert_eq!(events.len(), wanted, "{events:?}");
+        assert!(!exclude || !events.iter().any(|event| event.contains("other") || event.contains("\"b\"")));
+    }
     vnode.close().await.unwrap();
 }
 
@@ -507,8 +548,11 @@ async fn reload_finds_what_a_standing_topic_left() {
     let mut reader = subscribe(&vnode, OffsetReset::Earliest).await;
     vnode.write(rows(&[("a", 1, 1)], Some(1))).await.unwrap();
     assert_eq!(texts(&mut reader), [["1"]]);
-    vnode.apply_stable(StableDdl::Drop { uid: METER }).await.unwrap();
-    vnode.apply_stable(StableDdl::Create(StableInfo { uid: TableUid(8), ..meter() })).await.unwrap();
+    vnode.apply_stable(StableDdl::Drop { uid: METER }, Origin::Client).await.unwrap();
+    vnode
+        .apply_stable(StableDdl::Create(StableInfo { uid: TableUid(8), ..meter() }), Origin::Client)
+        .await
+        .unwrap();
     let mut again = rows(&[("a", 2, 2)], Some(1));
     again.blocks[0].stable = Some(TableUid(8));
     vnode.write(again).await.unwrap();
