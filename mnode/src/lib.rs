@@ -22,8 +22,8 @@ mod spec;
 mod state;
 
 pub use coordinator::{
-    ConsumerAssignment, Coordinator, HandOver, Heartbeat, HeartbeatReply, OfflineVgroup, OwnerCommit, PlaceReport,
-    Progress, TopicAssignment, Work,
+    ConsumerAssignment, Coordinator, HandOver, Heartbeat, HeartbeatReply, OfflineVgroup, OwnerCommit,
+    PlaceReport, Progress, TopicAssignment, Work,
 };
 pub use node::{
     ConsumerRow, DEFAULT_PASSWORD, DdlOutcome, Listening, Mnode, MnodeOptions, PasswordCost, SettingRow,

@@ -157,9 +157,9 @@ impl SimShard {
     /// Of the log.
     pub fn apply_next(&mut self) -> Result<Option<Ticket>> {
         let Some((ticket, checked, time_ns)) = self.queue.pop_front() else { return Ok(None) };
-        let Checked { kind, body, schemas } = checked;
+        let Checked { kind, flags, body, schemas } = checked;
         let version = self.wal.next_version().max(FIRST);
-        let record = NewRecord { term: 1, time_ns, kind, flags: 0, body: body.clone(), schemas };
+        let record = NewRecord { term: 1, time_ns, kind, flags, body: body.clone(), schemas };
         self.wal.append(version, &[record], time_ns).map_err(Error::internal)?;
         self.state.write().apply_record(version, time_ns, kind, &body);
         Ok(Some(ticket))

@@ -81,7 +81,7 @@ impl Inner {
             Some(command @ Command::Activate { epoch: pending, .. }) if Some(pending) == epoch => {
                 self.submit(&command).await?;
                 let topic = self.read(|state| state.topic_name(key.topic));
-                let moved: Vec<u32> = changes.iter().map(|(vgroup, _)| vgroup.0).collect();
+                let moved: Vec<u32> = changes.keys().map(|vgroup| vgroup.0).collect();
                 info!(group = key.group, topic, epoch = %pending, ?moved, "rebalanced");
                 Ok(())
             }

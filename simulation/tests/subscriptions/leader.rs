@@ -68,6 +68,11 @@ impl World {
                     leader.coordinator.subscribed(*id);
                     leader.woken.insert(id.0);
                 }
+                Event::Dropped(consumers) => {
+                    for (id, farewell) in consumers {
+                        leader.coordinator.removed(*id, farewell.clone());
+                    }
+                }
                 Event::Pending(key) => leader.coordinator.switch_replaced(key),
                 Event::Membership | Event::Users => leader.membership = true,
                 Event::Assigned(ids) => leader.woken.extend(ids.iter().map(|id| id.0)),

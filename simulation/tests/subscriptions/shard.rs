@@ -361,7 +361,9 @@ impl World {
             reader.phase = if again { Phase::Reading } else { Phase::Parked };
             return Ok(());
         }
-        match sim.read()? {
+        let read = sim.read()?;
+        let no_table = matches!(read, Read::NoTable(_));
+        match read {
             Read::Batch(batch) => {
                 self.oracle.read(vgroup, topic, batch.begin, batch.next, &rows::of_batch(&batch));
                 reader.told = None;
@@ -369,7 +371,7 @@ impl World {
                 stream.credit = stream.credit.saturating_sub(1);
                 stream.push_batch(&start, &batch);
             }
-            Read::CaughtUp(range) | Read::Timeout(range) => {
+            Read::CaughtUp(range) | Read::NoTable(range) | Read::Timeout(range) => {
                 reader.phase = Phase::Parking;
                 if reader.told != Some(range) {
                     reader.told = Some(range);
@@ -381,6 +383,7 @@ impl World {
                         log_first: range.first.0,
                         log_end: range.end.0,
                         reading_on: false,
+                        no_table,
                     };
                     stream.push(Event::CaughtUp(caught_up));
                 }

@@ -34,21 +34,22 @@ impl Engine {
                 (name.clone(), TopicKind::Database, None, String::new())
             }
             TopicSource::Stable { name, filter } => {
-                let relation = self.relation(session, cx, name, Purpose::Topic).map_err(|error| match error.code() {
-                    Code::TableNotExist => Error::with(Code::StableNotExist, &name.name)
-                        .hint(match error.help() {
-                            help if help == Code::TableNotExist.help() => Code::StableNotExist.help(),
-                            help => help,
-                        })
+                let relation =
+                    self.relation(session, cx, name, Purpose::Topic).map_err(|error| match error.code() {
+                        Code::TableNotExist => Error::with(Code::StableNotExist, &name.name)
+                            .hint(match error.help() {
+                                help if help == Code::TableNotExist.help() => Code::StableNotExist.help(),
+                                help => help,
+                            })
+                            .or_at(error.place()),
+                        Code::DatabaseNotExist => Error::with(
+                            Code::DatabaseNotExist,
+                            name.database.as_deref().or(cx.database.as_deref()).unwrap_or_default(),
+                        )
+                        .hint(error.help())
                         .or_at(error.place()),
-                    Code::DatabaseNotExist => Error::with(
-                        Code::DatabaseNotExist,
-                        name.database.as_deref().or(cx.database.as_deref()).unwrap_or_default(),
-                    )
-                    .hint(error.help())
-                    .or_at(error.place()),
-                    _ => error,
-                })?;
+                        _ => error,
+                    })?;
                 let compiled = ChildFilter::create(
                     filter.as_ref(),
                     &topic.sql,

@@ -25,7 +25,7 @@ async fn rows_of_one_instant_stay_apart_through_crash_flush_and_delete() {
     let dir = tempfile::tempdir().unwrap();
     let time = clock();
     let vnode = open(dir.path(), &time).await;
-    vnode.apply_stable(StableDdl::Create(keyed())).await.unwrap();
+    vnode.apply_stable(StableDdl::Create(keyed()), Origin::Client).await.unwrap();
     with_topic(&vnode, TopicKind::Stable { stable: METER }, TopicMeta::Without).await;
     let first = [row("a", 1, -2), row("a", 1, 5), row("a", 2, 5), row("b", 1, 5)];
     let written = vnode.write(rows(&[("a", 1, -2), ("a", 1, 5), ("a", 2, 5), ("b", 1, 5)], Some(1))).await;
@@ -52,7 +52,7 @@ async fn rows_of_one_instant_stay_apart_through_crash_flush_and_delete() {
     drop(reader);
 
     let range = TimeRange { first: START_MS + 1, last_inclusive: START_MS + 1 };
-    let request = DeleteRequest { target: DeleteTarget::Stable(METER), range };
+    let request = DeleteRequest { target: DeleteTarget::Stable(METER), range, origin: Origin::Client };
     assert_eq!(vnode.delete(request).await.unwrap().affected_rows, 5, "all keys of an instant");
     assert_eq!(scan(&vnode).await, [row("a", 2, 5)]);
     vnode.flush().await.unwrap();
@@ -66,7 +66,7 @@ async fn rows_of_one_instant_stay_apart_through_crash_flush_and_delete() {
 async fn a_key_is_there_without_null_and_ascends() {
     let dir = tempfile::tempdir().unwrap();
     let vnode = open(dir.path(), &clock()).await;
-    vnode.apply_stable(StableDdl::Create(keyed())).await.unwrap();
+    vnode.apply_stable(StableDdl::Create(keyed()), Origin::Client).await.unwrap();
     let one = || rows(&[("a", 1, 1)], Some(1));
     assert_eq!(code(&vnode, without(one(), ColumnId(2))).await, Code::InvalidOperation);
     let mut null = one();
