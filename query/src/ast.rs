@@ -143,6 +143,17 @@ pub enum Statement {
     },
     /// CREATE TOPIC
     CreateTopic(CreateTopic),
+    /// RELOAD TOPIC
+    ReloadTopic {
+        /// IF EXISTS
+        if_exists: bool,
+        /// Name.
+        name: String,
+        /// What it reads from now on.
+        query: Box<Query>,
+        /// The statement as written, for SHOW.
+        sql: String,
+    },
     /// DROP TOPIC
     DropTopic {
         /// IF EXISTS

@@ -59,7 +59,6 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["ALTER", "TOKEN"], "ALTER TOKEN"),
     (&["ALTER", "VTABLE"], "ALTER VTABLE"),
     (&["ALTER", "ROLE"], "ALTER ROLE"),
-    (&["RELOAD", "TOPIC"], "RELOAD TOPIC"),
     (&["ROLLUP", "DATABASE"], "ROLLUP DATABASE"),
     (&["SCAN", "DATABASE"], "SCAN DATABASE"),
     (&["S3MIGRATE"], "S3MIGRATE"),
@@ -111,6 +110,7 @@ impl Parser<'_> {
             }
             "COMPACT" => self.compact(),
             "TRIM" => self.trim_database(),
+            "RELOAD" => self.reload_topic(),
             "KILL" => {
                 self.bump();
                 self.expect_word("COMPACT")?;

@@ -1,4 +1,4 @@
-//! CREATE TOPIC and what its query may contain; DROP CONSUMER GROUP.
+//! CREATE TOPIC, RELOAD TOPIC and what their queries may contain; DROP CONSUMER GROUP.
 
 use model::{Code, Error, Result};
 
@@ -22,9 +22,24 @@ impl Parser<'_> {
         };
         self.expect_word("AS")?;
         let source = self.topic_source(meta)?;
-        let start = self.tokens.first().map_or(0, |t| t.start);
-        let sql = self.source_from(start).to_owned();
+        let sql = self.whole_text();
         Ok(Statement::CreateTopic(CreateTopic { if_not_exists, name, meta, source, sql }))
+    }
+
+    pub(super) fn reload_topic(&mut self) -> Result<Statement> {
+        self.bump();
+        self.expect_word("TOPIC")?;
+        let if_exists = self.if_exists()?;
+        let name = self.name(NameKind::Topic)?;
+        self.expect_word("AS")?;
+        let query = Box::new(self.topic_query()?);
+        Ok(Statement::ReloadTopic { if_exists, name, query, sql: self.whole_text() })
+    }
+
+    /// The statement from its first word to here.
+    fn whole_text(&self) -> String {
+        let start = self.tokens.first().map_or(0, |t| t.start);
+        self.source_from(start).to_owned()
     }
 
     fn topic_source(&mut self, meta: TopicMeta) -> Result<TopicSource> {
@@ -40,7 +55,14 @@ impl Parser<'_> {
             return Ok(TopicSource::Stable { name, filter });
         }
         // META is for tables and databases only.
-        if meta != TopicMeta::Without || !(self.at_word("SELECT") || self.at(TokenKind::LeftParen)) {
+        if meta != TopicMeta::Without {
+            return Err(self.unexpected());
+        }
+        self.topic_query().map(|query| TopicSource::Query(Box::new(query)))
+    }
+
+    fn topic_query(&mut self) -> Result<Query> {
+        if !(self.at_word("SELECT") || self.at(TokenKind::LeftParen)) {
             return Err(self.unexpected());
         }
         self.in_topic = true;
@@ -48,7 +70,7 @@ impl Parser<'_> {
         self.in_topic = false;
         let query = query?;
         check_query(&query)?;
-        Ok(TopicSource::Query(Box::new(query)))
+        Ok(query)
     }
 
     pub(super) fn drop_consumer_group(&mut self) -> Result<Statement> {

@@ -175,6 +175,7 @@ enum Parsed {
 fn parse(sql: &str) -> Result<Parsed> {
     match crate::parser::parse(sql)? {
         Statement::CreateTopic(CreateTopic { source: TopicSource::Query(query), .. })
+        | Statement::ReloadTopic { query, .. }
         | Statement::Query(query) => Ok(Parsed::Query(query)),
         Statement::CreateTopic(CreateTopic { source: TopicSource::Stable { filter, .. }, .. }) => {
             Ok(Parsed::Children(filter))

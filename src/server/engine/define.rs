@@ -92,7 +92,8 @@ impl Engine {
             | Statement::Describe(_)
             | Statement::Delete { .. }
             | Statement::Compact(_)
-            | Statement::CreateTopic(_) => return Err(Error::internal("statement in the wrong place")),
+            | Statement::CreateTopic(_)
+            | Statement::ReloadTopic { .. } => return Err(Error::internal("statement in the wrong place")),
         }
         Ok(Outcome::Done)
     }

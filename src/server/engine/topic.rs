@@ -1,10 +1,10 @@
-//! CREATE TOPIC: the statement is checked and compiled here, kept and handed to the shards by the metadata group.
+//! CREATE TOPIC and RELOAD TOPIC: the statement is checked and compiled here, kept and handed to the shards by the metadata group.
 
 use std::fmt::Write as _;
 
-use mnode::{TopicKind, TopicSpec};
+use mnode::{ReloadSpec, TopicKind, TopicSpec};
 use model::{Code, Error, Result};
-use query::ast::{CreateTopic, TopicSource};
+use query::ast::{CreateTopic, Query, TopicSource};
 use query::plan::{OutputColumn, relations_named};
 use query::source::RelationKind;
 use query::topic::{ChildFilter, CompiledTopic};
@@ -60,16 +60,9 @@ impl Engine {
                 (relation.database.name.clone(), TopicKind::Stable(name.name.clone()), None, definition)
             }
             TopicSource::Query(query) => {
-                let relations = self.resolve(session, cx, query, Purpose::Topic)?;
-                let plan_session = self.plan_session(session, cx);
-                let compiled = CompiledTopic::create(query, &topic.sql, &relations, &plan_session)?;
-                let named = relations_named(query);
-                let name = named.first().ok_or_else(|| Error::of(Code::InvalidTopicQuery))?;
-                let relation = relations.get(name)?;
-                let of_stable = matches!(relation.kind, RelationKind::Stable(_));
-                let definition = to_text(compiled.definition())?;
-                let schema = schema_json(compiled.columns());
-                (relation.database.name.clone(), TopicKind::Query { of_stable }, Some(schema), definition)
+                let of = self.compile_query(session, cx, query, &topic.sql)?;
+                let kind = TopicKind::Query { of_stable: of.of_stable };
+                (of.database, kind, Some(of.schema_json), of.definition)
             }
         };
         let spec = TopicSpec {
@@ -85,6 +78,60 @@ impl Engine {
         self.mnode.create_topic(&session.user, spec).await?;
         Ok(Outcome::Done)
     }
+}
+
+impl Engine {
+    /// RELOAD TOPIC: another query under the same name, for the groups and at the positions that there are.
+    pub(super) async fn reload_topic(
+        &self,
+        session: &Session,
+        cx: &StatementContext,
+        (if_exists, name, query, sql): (bool, String, Query, String),
+    ) -> Result<Outcome> {
+        if let Err(error) = self.mnode.topic_seen(&session.user, &name) {
+            return if if_exists { Ok(Outcome::Done) } else { Err(error) };
+        }
+        let of = self.compile_query(session, cx, &query, &sql)?;
+        let spec = ReloadSpec {
+            name,
+            if_exists,
+            database: of.database,
+            of_stable: of.of_stable,
+            sql,
+            schema_json: Some(of.schema_json),
+            definition: of.definition,
+        };
+        self.mnode.reload_topic(&session.user, spec).await?;
+        Ok(Outcome::Done)
+    }
+
+    fn compile_query(
+        &self,
+        session: &Session,
+        cx: &StatementContext,
+        query: &Query,
+        sql: &str,
+    ) -> Result<QueryTopic> {
+        let relations = self.resolve(session, cx, query, Purpose::Topic)?;
+        let compiled = CompiledTopic::create(query, sql, &relations, &self.plan_session(session, cx))?;
+        let named = relations_named(query);
+        let name = named.first().ok_or_else(|| Error::of(Code::InvalidTopicQuery))?;
+        let relation = relations.get(name)?;
+        Ok(QueryTopic {
+            database: relation.database.name.clone(),
+            of_stable: matches!(relation.kind, RelationKind::Stable(_)),
+            schema_json: schema_json(compiled.columns()),
+            definition: to_text(compiled.definition())?,
+        })
+    }
+}
+
+/// A topic's query, compiled.
+struct QueryTopic {
+    database: String,
+    of_stable: bool,
+    schema_json: String,
+    definition: String,
 }
 
 fn to_text(definition: &query::topic::TopicDefinition) -> Result<String> {

@@ -68,6 +68,7 @@ pub const CASES: &[Case] = &[
     case("CREATE TOPIC s_{role} AS STABLE {db}.s", READS),
     case("CREATE TOPIC d_{role} AS DATABASE {db}", READS),
     case("CREATE TOPIC IF NOT EXISTS {topic} AS DATABASE {db}", [DENIED, 0x03E0, DENIED, OK, OK, OK, OK]),
+    case("RELOAD TOPIC z_{role} AS SELECT ts FROM {db}.t", on_topic(PRIVILEGE, OK, DENIED, OK)),
     case("DROP TOPIC z_{role}", on_topic(PRIVILEGE, OK, OK, OK)),
     case("DROP TOPIC FORCE {topic}_", on_topic(PRIVILEGE, PRIVILEGE, PRIVILEGE, 0x03E1)),
     case("DROP TOPIC IF EXISTS {topic}_", ALL),

@@ -23,7 +23,7 @@ macro_rules! kinds {
 kinds!(STATEMENTS, statement(Statement):
     CreateDatabase, AlterDatabase, DropDatabase, Use, FlushDatabase, TrimDatabase, TrimDatabaseWal, Compact, KillCompact, CreateStable,
     CreateTable, CreateChildren, DropTables, DropStable, AlterTable, Describe, Delete, Query, Explain, CreateTopic,
-    DropTopic, DropConsumerGroup, Show, CreateUser, AlterUserPassword, DropUser, Grant, ResetQueryCache, AlterConfig);
+    ReloadTopic, DropTopic, DropConsumerGroup, Show, CreateUser, AlterUserPassword, DropUser, Grant, ResetQueryCache, AlterConfig);
 kinds!(SHOWS, show(Show):
     Databases, Stables, Tables, CreateDatabase, CreateTable, CreateStable, CreateTopic, Tags, Vgroups, Topics, Consumers,
     Subscriptions, Users, UserPrivileges, Variables, Compacts, Compact);

@@ -1,9 +1,8 @@
-//! Schemas, tags and tables that change under a topic, over SQL. RELOAD TOPIC is not built, and where a row goes on with
-//! it, it is tested as far as that.
+//! Schemas, tags and tables that change under a topic, and RELOAD TOPIC, over SQL.
 
 use client::{Connection, Message};
 
-use super::{START_MS, all, column, run, sorted, start, subscribed, texts};
+use super::{START_MS, all, code, column, run, sorted, start, subscribed, texts};
 use crate::support::query;
 
 /// One row of a table, by its columns in order.
@@ -107,7 +106,56 @@ async fn s15_49_a_dropped_tag_still_filters() {
     insert(&connection, "c", 1, "2, 'x'").await;
     insert(&connection, "zero", 1, "3, 'x'").await;
     assert_eq!(column::<i64>(&all(&consumer).await, "c1"), [2], "under the old definition");
+    run(
+        &connection,
+        &["RELOAD TOPIC t AS SELECT * FROM d.st", "CREATE TABLE d.fresh USING d.st (t2) TAGS ('new')"],
+    )
+    .await;
+    insert(&connection, "fresh", 2, "4, 'x'").await;
+    let after = all(&consumer).await;
+    assert_eq!(names(&after[0]), [["ts", "c1", "c2", "t2"]], "the consumer that there is switches");
+    assert_eq!(texts(&after), [format!("{},4,x,new", START_MS + 2)]);
     consumer.close().await.expect("close");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s15_50_what_is_not_delivered_yet_comes_as_the_reload_says() {
+    let (_server, connection) = start("VGROUPS 1").await;
+    query(&connection, "CREATE TOPIC t AS SELECT ts, c1, t1 FROM d.st WHERE t1 = 1").await;
+    insert(&connection, "c", 0, "1, 'x'").await;
+    let consumer = subscribed(&connection, "g", &["t"], &[]).await;
+    assert_eq!(texts(&all(&consumer).await), [format!("{START_MS},1,1")]);
+    consumer.close().await.expect("close");
+    insert(&connection, "c", 1, "2, 'x'").await;
+    run(
+        &connection,
+        &[
+            "ALTER STABLE d.st RENAME TAG t1 zone",
+            "ALTER STABLE d.st RENAME TAG t2 label",
+            "ALTER STABLE d.st MODIFY TAG label VARCHAR(20)",
+            "RELOAD TOPIC t AS SELECT ts, c1, zone, label FROM d.st WHERE zone = 1",
+        ],
+    )
+    .await;
+    let consumer = subscribed(&connection, "g", &["t"], &[]).await;
+    let messages = all(&consumer).await;
+    assert_eq!(names(&messages[0]), [["ts", "c1", "zone", "label"]]);
+    assert_eq!(texts(&messages), [format!("{},2,1,one", START_MS + 1)], "from where the group was");
+    consumer.close().await.expect("close");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s15_52_what_cannot_be_reloaded_says_so() {
+    let (_server, connection) = start("VGROUPS 1").await;
+    let select = "AS SELECT ts, c1 FROM d.st";
+    assert_eq!(code(&connection, &format!("RELOAD TOPIC nope {select}")).await, 0x03E1);
+    assert_eq!(code(&connection, &format!("RELOAD TOPIC IF EXISTS nope {select}")).await, 0);
+    run(&connection, &["CREATE TOPIC s AS STABLE d.st", "CREATE TOPIC b AS DATABASE d"]).await;
+    for topic in ["s", "b"] {
+        assert_eq!(code(&connection, &format!("RELOAD TOPIC {topic} {select}")).await, 0x03E5, "{topic}");
+    }
+    query(&connection, "CREATE TOPIC q AS SELECT ts FROM d.st").await;
+    assert_eq!(code(&connection, "RELOAD TOPIC q AS SELECT ts FROM d.nope").await, 0x2603);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -138,7 +186,20 @@ async fn s15_53_a_table_made_again_is_another_one() {
     insert(&connection, "c", 1, "2, 'x'").await;
     let of_stable = subscribed(&connection, "g", &["of_super"], &[]).await;
     assert!(all(&of_stable).await.is_empty());
+    run(
+        &connection,
+        &[
+            "RELOAD TOPIC of_child AS SELECT ts, c1 FROM d.c",
+            "RELOAD TOPIC of_super AS SELECT ts, c1 FROM d.st",
+        ],
+    )
+    .await;
     for consumer in [child, of_stable] {
+        assert_eq!(
+            column::<i64>(&all(&consumer).await, "c1"),
+            [2],
+            "what the log holds of the table that is"
+        );
         consumer.close().await.expect("close");
     }
 }

@@ -451,7 +451,6 @@ fn statements_that_are_not_built() {
         ("CREATE DNODE 'h:6030'", "CREATE DNODE"),
         ("GRANT ALTER ON d.* TO u", "GRANT ALTER"),
         ("GRANT ALL ON d.t TO u", "GRANT on a single table"),
-        ("RELOAD TOPIC p AS SELECT 1", "RELOAD TOPIC"),
         ("KILL QUERY 'x'", "KILL QUERY"),
         ("BALANCE VGROUP", "BALANCE VGROUP"),
         ("ALTER LOCAL 'debugFlag' '131'", "ALTER LOCAL"),
@@ -464,6 +463,17 @@ fn statements_that_are_not_built() {
         Statement::AlterConfig { name: "mqRebalanceInterval".into(), value: "5".into() }
     );
     assert_eq!(parse("RESET QUERY CACHE;").unwrap(), Statement::ResetQueryCache);
+}
+
+#[test]
+fn a_reloaded_topic_has_another_query() {
+    let sql = "RELOAD TOPIC IF EXISTS p AS SELECT ts FROM m";
+    let Ok(Statement::ReloadTopic { if_exists, name, sql: kept, .. }) = parse(sql) else { panic!("{sql}") };
+    assert_eq!((if_exists, name.as_str(), kept.as_str()), (true, "p", sql));
+    for sql in ["RELOAD TOPIC p AS DATABASE d", "RELOAD TOPIC p AS STABLE s", "RELOAD TOPIC p", "RELOAD p"] {
+        assert!(matches!(refused(sql).0, Code::Syntax | Code::IncompleteSql), "{sql}");
+    }
+    assert_eq!(refused("RELOAD TOPIC p AS SELECT COUNT(*) FROM m").0, Code::InvalidTopicQuery);
 }
 
 #[test]
