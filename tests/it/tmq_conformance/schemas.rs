@@ -125,6 +125,7 @@ async fn s15_50_what_is_not_delivered_yet_comes_as_the_reload_says() {
     insert(&connection, "c", 0, "1, 'x'").await;
     let consumer = subscribed(&connection, "g", &["t"], &[]).await;
     assert_eq!(texts(&all(&consumer).await), [format!("{START_MS},1,1")]);
+    consumer.commit_all_sync().await.expect("commit");
     consumer.close().await.expect("close");
     insert(&connection, "c", 1, "2, 'x'").await;
     run(
