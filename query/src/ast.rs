@@ -144,16 +144,7 @@ pub enum Statement {
     /// CREATE TOPIC
     CreateTopic(CreateTopic),
     /// RELOAD TOPIC
-    ReloadTopic {
-        /// IF EXISTS
-        if_exists: bool,
-        /// Name.
-        name: String,
-        /// What it reads from now on.
-        query: Box<Query>,
-        /// The statement as written, for SHOW.
-        sql: String,
-    },
+    ReloadTopic(ReloadTopic),
     /// DROP TOPIC
     DropTopic {
         /// IF EXISTS
@@ -374,6 +365,19 @@ pub struct CreateTopic {
     pub meta: TopicMeta,
     /// What it reads.
     pub source: TopicSource,
+    /// The statement as written, for SHOW.
+    pub sql: String,
+}
+
+/// RELOAD TOPIC.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReloadTopic {
+    /// IF EXISTS
+    pub if_exists: bool,
+    /// Name.
+    pub name: String,
+    /// What it reads from now on.
+    pub query: Box<Query>,
     /// The statement as written, for SHOW.
     pub sql: String,
 }

@@ -93,6 +93,34 @@ fn row(child: &str, at: i64, values: &str) -> String {
     format!("INSERT INTO d.{child} VALUES ({}, {values})", (START_MS + at) * 1_000)
 }
 
+/// Without the key in the copy, rows of one instant would be one row there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_composite_key_is_one_in_the_copy_too() {
+    let (a, from) = source(2).await;
+    let b = Server::start();
+    let to = connect(&b).await;
+    run(
+        &from,
+        &[
+            "CREATE STABLE d.st (ts TIMESTAMP, k VARCHAR(9) PRIMARY KEY, v INT) TAGS (g INT)",
+            "CREATE TABLE d.n (ts TIMESTAMP, k INT PRIMARY KEY, v INT)",
+            "CREATE TABLE d.a1 USING d.st TAGS (1)",
+            &row("a1", 0, "'x', 1"),
+            &row("a1", 0, "'y', 2"),
+            &row("n", 0, "-1, 1"),
+            &row("n", 0, "7, 2"),
+            &row("n", 0, "7, 3"),
+        ],
+    )
+    .await;
+    replicate(&a, &b, &["--topic", "t"]);
+    assert_equal(&from, &to).await;
+    assert_eq!(number(&to, "SELECT COUNT(*) FROM d.n").await, 2);
+    // The whole log once more: the tables that are there are the same ones.
+    replicate(&a, &b, &["--topic", "t", "--group", "again"]);
+    assert_equal(&from, &to).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_kind_of_change_is_made_again() {
     let (a, from) = source(3).await;

@@ -5,7 +5,8 @@ use model::{Code, Error, Result};
 use super::expr::{find, has_aggregate};
 use super::{NameKind, Parser, words};
 use crate::ast::{
-    CreateTopic, Expr, Query, SelectItem, SetExpr, Statement, TableRef, TopicMeta, TopicSource, Window,
+    CreateTopic, Expr, Query, ReloadTopic, SelectItem, SetExpr, Statement, TableRef, TopicMeta, TopicSource,
+    Window,
 };
 use crate::lexer::TokenKind;
 
@@ -33,7 +34,7 @@ impl Parser<'_> {
         let name = self.name(NameKind::Topic)?;
         self.expect_word("AS")?;
         let query = Box::new(self.topic_query()?);
-        Ok(Statement::ReloadTopic { if_exists, name, query, sql: self.whole_text() })
+        Ok(Statement::ReloadTopic(ReloadTopic { if_exists, name, query, sql: self.whole_text() }))
     }
 
     /// The statement from its first word to here.

@@ -17,7 +17,7 @@ use datafusion::common::Column;
 use model::{Code, ColumnDef, ColumnId, DataType, Error, Precision, Result, TableKind, TableUid, Zone};
 use serde::{Deserialize, Serialize};
 
-use crate::ast::{CreateTopic, Expr, Query, Statement, TopicSource};
+use crate::ast::{CreateTopic, Expr, Query, ReloadTopic, Statement, TopicSource};
 use crate::plan::Session;
 use crate::plan::from::TBNAME;
 use crate::plan::scope::{ColumnNames, Role, Scope, ScopeColumn, ScopeTable, SourceKind};
@@ -175,7 +175,7 @@ enum Parsed {
 fn parse(sql: &str) -> Result<Parsed> {
     match crate::parser::parse(sql)? {
         Statement::CreateTopic(CreateTopic { source: TopicSource::Query(query), .. })
-        | Statement::ReloadTopic { query, .. }
+        | Statement::ReloadTopic(ReloadTopic { query, .. })
         | Statement::Query(query) => Ok(Parsed::Query(query)),
         Statement::CreateTopic(CreateTopic { source: TopicSource::Stable { filter, .. }, .. }) => {
             Ok(Parsed::Children(filter))

@@ -333,9 +333,10 @@ impl Copy {
             Err(error) => return Err(error),
         };
         let one = |row: Row<'_>| {
-            let is_tag = row.by_name::<String>("note")? == "TAG";
+            let note = row.by_name::<String>("note")?;
+            let (is_tag, is_key) = (note == "TAG", note == "COMPOSITE KEY");
             let (name, kind) = (row.by_name("field")?, row.by_name("type")?);
-            Ok(Described { name, kind, length: row.by_name("length")?, is_tag })
+            Ok(Described { name, kind, length: row.by_name("length")?, is_tag, is_key })
         };
         rows.iter().map(one).collect::<Result<Vec<_>>>().map(Some)
     }
@@ -359,13 +360,14 @@ struct Described {
     kind: String,
     length: i32,
     is_tag: bool,
+    is_key: bool,
 }
 
 impl Described {
     fn of(column: &Column, is_tag: bool) -> Self {
-        let Column { name, data_type, .. } = column;
+        let Column { name, data_type, is_key, .. } = column;
         let (kind, length) = (data_type.name().to_owned(), i32::from(data_type.length()));
-        Self { name: name.clone(), kind, length, is_tag }
+        Self { name: name.clone(), kind, length, is_tag, is_key: *is_key }
     }
 }
 
@@ -410,8 +412,12 @@ mod tests {
 
     #[test]
     fn a_change_is_in_force_when_the_table_is_as_it_wanted() {
-        let column =
-            |name: &str, data_type| Column { name: name.into(), data_type, storage: Storage::default() };
+        let column = |name: &str, data_type| Column {
+            name: name.into(),
+            data_type,
+            storage: Storage::default(),
+            is_key: false,
+        };
         let found = [
             Described::of(&column("ts", DataType::Timestamp), false),
             Described::of(&column("c", DataType::Varchar(9)), false),

@@ -38,6 +38,8 @@ pub(super) struct Column {
     pub(super) name: String,
     pub(super) data_type: DataType,
     pub(super) storage: Storage,
+    /// Part of a composite key.
+    pub(super) is_key: bool,
 }
 
 /// How a column is stored: those that were told.
@@ -148,6 +150,8 @@ struct RawColumn {
     r#type: u32,
     #[serde(default)]
     length: u32,
+    #[serde(default, rename = "isPrimarykey")]
+    is_key: bool,
     #[serde(flatten)]
     storage: Storage,
 }
@@ -232,7 +236,7 @@ fn event(raw: Raw) -> Result<Event, Unknown> {
 
 fn column(raw: RawColumn) -> Result<Column, Unknown> {
     let data_type = proto::convert::type_from_wire(raw.r#type, raw.length).map_err(Unknown::Type)?;
-    Ok(Column { name: raw.name, data_type, storage: raw.storage })
+    Ok(Column { name: raw.name, data_type, storage: raw.storage, is_key: raw.is_key })
 }
 
 fn definition(raw: Raw) -> Result<Definition, Unknown> {
@@ -273,7 +277,7 @@ fn change(raw: Raw) -> Result<Change, Unknown> {
     let Raw { col_name, col_new_name, col_type, col_length, storage, .. } = raw;
     let typed = |name: String, storage: Storage| {
         let data_type = col_type.ok_or(Unknown::Kind)?;
-        column(RawColumn { name, r#type: data_type, length: col_length, storage })
+        column(RawColumn { name, r#type: data_type, length: col_length, is_key: false, storage })
     };
     Ok(match number {
         1 => Change::AddTag(typed(col_name, Storage::default())?),
@@ -321,12 +325,14 @@ mod tests {
     #[test]
     fn definitions_and_children() {
         let create = r#"{"type":"create","tableType":"super","tableName":"st","columns":[{"name":"ts","type":9,
-            "isPrimarykey":false,"encode":"delta-i","compress":"lz4","level":"medium"},{"name":"c","type":8,"length":9}],
+            "isPrimarykey":false,"encode":"delta-i","compress":"lz4","level":"medium"},
+            {"name":"c","type":8,"length":9,"isPrimarykey":true}],
             "tags":[{"name":"g","type":4}]}"#;
         let Event::CreateStable(stable) = one(create) else { panic!("no super table") };
         let types: Vec<_> = stable.columns.iter().chain(&stable.tags).map(|c| c.data_type).collect();
         assert_eq!(types, [DataType::Timestamp, DataType::Varchar(9), DataType::Int]);
         assert_eq!(stable.columns[0].storage.encode.as_deref(), Some("delta-i"));
+        assert_eq!(stable.columns.iter().map(|c| c.is_key).collect::<Vec<_>>(), [false, true]);
         let list = r#"{"type":"create","tableType":"child","tableName":"a","using":"st","tagNum":1,
             "tags":[{"name":"g","type":4,"value":9223372036854775807}],"createList":[
             {"tableName":"a","using":"st","tagNum":1,"tags":[{"name":"g","type":4,"value":9223372036854775807}]},

@@ -26,7 +26,8 @@ fn definitions(columns: &[Column]) -> String {
 }
 
 fn definition(column: &Column) -> String {
-    format!("{} {}{}", quoted(&column.name), column.data_type, storage(&column.storage))
+    let key = if column.is_key { " PRIMARY KEY" } else { "" };
+    format!("{} {}{key}{}", quoted(&column.name), column.data_type, storage(&column.storage))
 }
 
 fn storage(storage: &Storage) -> String {

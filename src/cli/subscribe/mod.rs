@@ -257,7 +257,12 @@ async fn seek(args: &SubscribeArgs, consumer: &Consumer) -> Result<()> {
     }
     // Seeks are checked against the logs as they are now.
     consumer.assignment(&args.topic).await?;
-    args.seeks.iter().try_for_each(|seek| consumer.seek(&args.topic, seek.vgroup, seek.version))
+    args.seeks.iter().try_for_each(|seek| {
+        let done = consumer.seek(&args.topic, seek.vgroup, seek.version);
+        done.map_err(|error| {
+            error.hint("--seek takes a vgroup that this consumer has, and a version that its log holds")
+        })
+    })
 }
 
 /// Prints messages until the limit or the idle time is reached, or nobody reads them.

@@ -24,7 +24,7 @@ impl Standing {
         for topic in now.topics_without_table.difference(&self.tableless) {
             note(&format!(
                 "topic {topic}: the table that it reads was dropped, nothing more comes of it; a table made again under the \
-                 name is another one: DROP TOPIC and CREATE TOPIC once it is there"
+                 name is another one: RELOAD TOPIC reads it once it is there"
             ));
         }
         self.tableless.clone_from(&now.topics_without_table);

@@ -93,7 +93,7 @@ impl Engine {
             | Statement::Delete { .. }
             | Statement::Compact(_)
             | Statement::CreateTopic(_)
-            | Statement::ReloadTopic { .. } => return Err(Error::internal("statement in the wrong place")),
+            | Statement::ReloadTopic(_) => return Err(Error::internal("statement in the wrong place")),
         }
         Ok(Outcome::Done)
     }

@@ -45,9 +45,7 @@ impl Engine {
             Statement::Delete { table, filter } => self.delete(session, cx, &table, filter.as_ref()).await,
             Statement::Compact(compact) => self.compact(session, cx, &compact),
             Statement::CreateTopic(topic) => self.create_topic(session, cx, topic).await,
-            Statement::ReloadTopic { if_exists, name, query, sql } => {
-                self.reload_topic(session, cx, (if_exists, name, *query, sql)).await
-            }
+            Statement::ReloadTopic(topic) => self.reload_topic(session, cx, topic).await,
             other => self.define(session, cx, other).await,
         }
     }

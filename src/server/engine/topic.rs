@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use mnode::{ReloadSpec, TopicKind, TopicSpec};
 use model::{Code, Error, Result};
-use query::ast::{CreateTopic, Query, TopicSource};
+use query::ast::{CreateTopic, Query, ReloadTopic, TopicSource};
 use query::plan::{OutputColumn, relations_named};
 use query::source::RelationKind;
 use query::topic::{ChildFilter, CompiledTopic};
@@ -86,8 +86,9 @@ impl Engine {
         &self,
         session: &Session,
         cx: &StatementContext,
-        (if_exists, name, query, sql): (bool, String, Query, String),
+        topic: ReloadTopic,
     ) -> Result<Outcome> {
+        let ReloadTopic { if_exists, name, query, sql } = topic;
         if let Err(error) = self.mnode.topic_seen(&session.user, &name) {
             return if if_exists { Ok(Outcome::Done) } else { Err(error) };
         }

@@ -468,8 +468,8 @@ fn statements_that_are_not_built() {
 #[test]
 fn a_reloaded_topic_has_another_query() {
     let sql = "RELOAD TOPIC IF EXISTS p AS SELECT ts FROM m";
-    let Ok(Statement::ReloadTopic { if_exists, name, sql: kept, .. }) = parse(sql) else { panic!("{sql}") };
-    assert_eq!((if_exists, name.as_str(), kept.as_str()), (true, "p", sql));
+    let Ok(Statement::ReloadTopic(topic)) = parse(sql) else { panic!("{sql}") };
+    assert_eq!((topic.if_exists, topic.name.as_str(), topic.sql.as_str()), (true, "p", sql));
     for sql in ["RELOAD TOPIC p AS DATABASE d", "RELOAD TOPIC p AS STABLE s", "RELOAD TOPIC p", "RELOAD p"] {
         assert!(matches!(refused(sql).0, Code::Syntax | Code::IncompleteSql), "{sql}");
     }
