@@ -72,6 +72,18 @@ impl RowKeys {
             _ => self.number(a).cmp(&self.number(b)),
         }
     }
+
+    /// Whether rows ascend strictly by time and key; `ticks` are the times of those from `first` on.
+    #[must_use]
+    pub fn ascend(&self, ticks: &[i64], first: usize) -> bool {
+        match self {
+            Self::None => ticks.is_sorted_by(|a, b| a < b),
+            _ => (first..).zip(ticks.windows(2)).all(|(row, pair)| match pair {
+                [a, b] if a == b => self.compare(row, row + 1).is_lt(),
+                pair => pair.is_sorted(),
+            }),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -90,5 +102,15 @@ mod tests {
         assert_eq!(order(&StringArray::from(vec!["é", "z"])), Ordering::Greater);
         assert!(RowKeys::of(&Float64Array::from(vec![1.0])).is_none());
         assert_eq!(RowKeys::None.compare(0, 1), Ordering::Equal);
+    }
+
+    #[test]
+    fn rows_ascend_by_time_and_then_by_key() {
+        let keys = RowKeys::of(&Int32Array::from(vec![9, 1, 2, 2])).unwrap();
+        assert!(keys.ascend(&[5, 5, 6], 1));
+        assert!(!keys.ascend(&[5, 5], 0), "9 before 1");
+        assert!(!keys.ascend(&[5, 5], 2), "twice the same");
+        assert!(keys.ascend(&[4, 5], 0) && !keys.ascend(&[5, 4], 1));
+        assert!(RowKeys::None.ascend(&[4, 5], 0) && !RowKeys::None.ascend(&[5, 5], 0));
     }
 }

@@ -155,15 +155,7 @@ fn plain_slot(relation: &Relation, batch: &Finished) -> Option<usize> {
         if table.scattered || table.slot != slot || std::mem::replace(seen.get_mut(run.table)?, true) {
             return None;
         }
-        let of_run = ticks.get(run.start..run.end)?;
-        let ascend = match &keys {
-            RowKeys::None => of_run.is_sorted_by(|a, b| a < b),
-            keys => (run.start..).zip(of_run.windows(2)).all(|(row, pair)| match pair {
-                [a, b] if a == b => keys.compare(row, row + 1).is_lt(),
-                pair => pair.is_sorted(),
-            }),
-        };
-        if !ascend {
+        if !keys.ascend(ticks.get(run.start..run.end)?, run.start) {
             return None;
         }
     }

@@ -78,9 +78,7 @@ impl Engine {
         self.mnode.create_topic(&session.user, spec).await?;
         Ok(Outcome::Done)
     }
-}
 
-impl Engine {
     /// RELOAD TOPIC: another query under the same name, for the groups and at the positions that there are.
     pub(super) async fn reload_topic(
         &self,

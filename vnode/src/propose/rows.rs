@@ -101,14 +101,7 @@ pub(super) fn check_runs(
         let end = usize::try_from(run.end).unwrap_or(usize::MAX);
         let rows = ticks.get(start..end).filter(|rows| !rows.is_empty());
         let rows = rows.ok_or_else(|| bad("run ends must rise and lie within the rows"))?;
-        let ascend = match keys {
-            RowKeys::None => rows.is_sorted_by(|a, b| a < b),
-            keys => (start..).zip(rows.windows(2)).all(|(row, pair)| match pair {
-                [a, b] if a == b => keys.compare(row, row + 1).is_lt(),
-                pair => pair.is_sorted(),
-            }),
-        };
-        if !ascend {
+        if !keys.ascend(rows, start) {
             let by = if matches!(keys, RowKeys::None) { "time" } else { "time and key" };
             return Err(bad(format!("rows of a table must ascend strictly by {by}: {}", run.table)));
         }
