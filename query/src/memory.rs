@@ -48,16 +48,12 @@ impl QueryMemory {
         Self(Arc::clone(context.memory_pool()))
     }
 
-    /// The query's rows wait for its client from here on, until what it answers is dropped.
-    ///
-    /// # Errors
-    /// [`model::Code::OutOfMemory`] where others wait as well and the rows of all of them would be more than half of the
-    /// budget: what clients do not read leaves room for queries whose clients do.
-    pub fn wait(&self) -> Result<Waiting> {
-        match QueryPool::of(&self.0) {
-            Some(pool) => Waiting::new(pool),
-            None => Ok(Waiting::default()),
-        }
+    /// The query's rows wait for its client from here on, until what it answers is dropped. The rows of all queries that
+    /// wait take half of the budget at most: where it would be more, those that have waited longest are to end (see
+    /// [`Waiting::evicted`]), so that clients which read go on.
+    #[must_use]
+    pub fn wait(&self) -> Waiting {
+        QueryPool::of(&self.0).map(Waiting::new).unwrap_or_default()
     }
 
     /// A reservation of nothing yet, under a name that the error of a refusal shows.

@@ -1,12 +1,15 @@
 //! The shared budget, and each query's part of it.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::future;
 use std::sync::{Arc, Weak};
 
 use datafusion::common::{DataFusionError, Result as DfResult};
 use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool, MemoryReservation};
-use model::{Code, Error, Result};
+use model::{Code, Error};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::WAITING_ROWS;
 
@@ -32,6 +35,15 @@ struct Used {
     bytes: usize,
     /// Of these, rows of queries that wait for their clients.
     waiting_bytes: usize,
+    /// Queries that wait for their clients, by their turn: whose rows they are, and how it is told that it is to end.
+    waiting: BTreeMap<u64, Waiter>,
+    next_turn: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    rows_bytes: usize,
+    evicted: Arc<Notify>,
 }
 
 /// One query's part of a [`Budget`].
@@ -47,7 +59,8 @@ pub(crate) struct QueryPool {
 struct Own {
     /// Reserved by its holders of rows that wait to be taken.
     rows_bytes: usize,
-    is_waiting: bool,
+    /// Its turn among those that wait, if it does; another one may have ended that.
+    turn: Option<u64>,
 }
 
 impl Budget {
@@ -66,6 +79,31 @@ impl Budget {
     }
 }
 
+impl Used {
+    /// Makes room for so many more bytes of rows that wait: those go that have waited longest.
+    fn make_room(&mut self, bytes: usize, max: usize) {
+        while self.waiting_bytes.saturating_add(bytes) > max {
+            let Some((_, longest)) = self.waiting.pop_first() else { return };
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(longest.rows_bytes);
+            longest.evicted.notify_one();
+        }
+    }
+
+    fn wait(&mut self, waiter: Waiter) -> u64 {
+        let turn = self.next_turn;
+        self.next_turn += 1;
+        self.waiting_bytes = self.waiting_bytes.saturating_add(waiter.rows_bytes);
+        self.waiting.insert(turn, waiter);
+        turn
+    }
+
+    fn end_wait(&mut self, turn: u64) {
+        if let Some(waiter) = self.waiting.remove(&turn) {
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(waiter.rows_bytes);
+        }
+    }
+}
+
 impl QueryPool {
     pub(super) fn of(pool: &Arc<dyn MemoryPool>) -> Option<Arc<Self>> {
         pool.downcast_ref::<Self>().and_then(|pool| pool.this.upgrade())
@@ -78,6 +116,7 @@ impl QueryPool {
         let bytes = counted(name, bytes);
         let mut own = self.own.lock();
         let mut used = self.budget.used.lock();
+        let used = &mut *used;
         let total = used.bytes.saturating_add(bytes);
         if limited && total > self.budget.bytes {
             let free = self.budget.bytes.saturating_sub(used.bytes);
@@ -86,18 +125,19 @@ impl QueryPool {
                 reservation.size()
             )));
         }
-        if is_rows && own.is_waiting {
-            let waiting = used.waiting_bytes.saturating_add(bytes);
-            if limited && waiting > self.budget.waiting_bytes_max() {
-                return Err(DataFusionError::ResourcesExhausted(format!(
-                    "holder={name} wants={bytes} waiting_for_clients={}",
-                    used.waiting_bytes
-                )));
-            }
-            used.waiting_bytes = waiting;
-        }
         if is_rows {
-            own.rows_bytes += bytes;
+            if let Some(waiter) = own.turn.and_then(|turn| used.waiting.get_mut(&turn)) {
+                let waiting = used.waiting_bytes.saturating_add(bytes);
+                if limited && waiting > self.budget.waiting_bytes_max() {
+                    return Err(DataFusionError::ResourcesExhausted(format!(
+                        "holder={name} wants={bytes} waiting_for_clients={}",
+                        used.waiting_bytes
+                    )));
+                }
+                waiter.rows_bytes = waiter.rows_bytes.saturating_add(bytes);
+                used.waiting_bytes = waiting;
+            }
+            own.rows_bytes = own.rows_bytes.saturating_add(bytes);
         }
         used.bytes = total;
         Ok(())
@@ -124,13 +164,16 @@ impl MemoryPool for QueryPool {
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
-        let shrink = counted(reservation.consumer().name(), shrink);
+        let name = reservation.consumer().name();
+        let shrink = counted(name, shrink);
         let mut own = self.own.lock();
         let mut used = self.budget.used.lock();
+        let used = &mut *used;
         used.bytes = used.bytes.saturating_sub(shrink);
-        if WAITING_ROWS.contains(&reservation.consumer().name()) {
+        if WAITING_ROWS.contains(&name) {
             own.rows_bytes = own.rows_bytes.saturating_sub(shrink);
-            if own.is_waiting {
+            if let Some(waiter) = own.turn.and_then(|turn| used.waiting.get_mut(&turn)) {
+                waiter.rows_bytes = waiter.rows_bytes.saturating_sub(shrink);
                 used.waiting_bytes = used.waiting_bytes.saturating_sub(shrink);
             }
         }
@@ -159,47 +202,56 @@ impl fmt::Display for QueryPool {
 
 /// A query whose rows wait for its client. Dropped, they no longer do.
 #[derive(Debug, Default)]
-pub struct Waiting(Option<Arc<QueryPool>>);
+pub struct Waiting(Option<Turn>);
+
+#[derive(Debug)]
+struct Turn {
+    pool: Arc<QueryPool>,
+    turn: u64,
+    evicted: Arc<Notify>,
+}
 
 impl Waiting {
-    pub(super) fn new(pool: Arc<QueryPool>) -> Result<Self> {
+    pub(super) fn new(pool: Arc<QueryPool>) -> Self {
         let mut own = pool.own.lock();
         let mut used = pool.budget.used.lock();
-        if own.is_waiting {
+        if own.turn.is_some() {
             // Somebody else says so, and will say when it ends.
-            return Ok(Self(None));
+            return Self(None);
         }
-        let waiting = used.waiting_bytes.saturating_add(own.rows_bytes);
-        // The only one that waits is not refused: there would be nobody to leave the room to.
-        let beside_others = used.waiting_bytes > 0 && own.rows_bytes > 0;
-        if beside_others && waiting > pool.budget.waiting_bytes_max() {
-            let text = format!(
-                "results that clients do not read: waiting_bytes={waiting} query_memory_bytes={}",
-                pool.budget.bytes
-            );
-            return Err(Error::with(Code::OutOfMemory, text).hint(
-                "read results as they come, close those that are not wanted, or raise query_memory_bytes",
-            ));
-        }
-        used.waiting_bytes = waiting;
-        own.is_waiting = true;
+        let evicted = Arc::new(Notify::new());
+        used.make_room(own.rows_bytes, pool.budget.waiting_bytes_max());
+        let turn = used.wait(Waiter { rows_bytes: own.rows_bytes, evicted: Arc::clone(&evicted) });
+        own.turn = Some(turn);
         drop((own, used));
-        Ok(Self(Some(pool)))
+        Self(Some(Turn { pool, turn, evicted }))
+    }
+
+    /// Returns once others that wait need the room more, with what the client is to be told: its rows have waited longest.
+    pub async fn evicted(&self) -> Error {
+        let Some(Turn { pool, evicted, .. }) = &self.0 else { return future::pending().await };
+        evicted.notified().await;
+        let text = format!(
+            "results that clients do not read are more than half of query_memory_bytes={}, and this one has waited longest",
+            pool.budget.bytes
+        );
+        Error::with(Code::OutOfMemory, text)
+            .hint("read results as they come, close those that are not wanted, or raise query_memory_bytes")
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let Some(pool) = &self.0 else { return };
-        let mut own = pool.own.lock();
-        let mut used = pool.budget.used.lock();
-        own.is_waiting = false;
-        used.waiting_bytes = used.waiting_bytes.saturating_sub(own.rows_bytes);
+        let Some(Turn { pool, turn, .. }) = &self.0 else { return };
+        pool.own.lock().turn = None;
+        pool.budget.used.lock().end_wait(*turn);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::super::{QueryMemory, RESULT_ROWS, SCAN_ROWS};
     use super::*;
 
@@ -207,7 +259,7 @@ mod tests {
         QueryMemory::new(budget.query())
     }
 
-    fn code(result: Result<impl fmt::Debug>) -> Code {
+    fn code(result: model::Result<impl fmt::Debug>) -> Code {
         result.unwrap_err().code()
     }
 
@@ -241,36 +293,63 @@ mod tests {
     #[test]
     fn what_waits_for_clients_leaves_half_to_others() {
         let budget = Budget::new(100);
-        let [a, b, c] = [query(&budget), query(&budget), query(&budget)];
-        let (of_a, of_b) = (a.reservation(RESULT_ROWS), b.reservation(RESULT_ROWS));
+        let [a, b] = [query(&budget), query(&budget)];
+        let of_a = a.reservation(RESULT_ROWS);
         of_a.grow(30).unwrap();
-        of_b.grow(30).unwrap();
-        let a_waits = a.wait().unwrap();
-        assert_eq!(code(b.wait()), Code::OutOfMemory, "sixty of a hundred");
+        let a_waits = a.wait();
         assert_eq!(code(of_a.grow(21)), Code::OutOfMemory, "no more rows are read ahead");
         of_a.grow(20).unwrap();
         // What operators work with is not rows that wait.
         let groups = a.reservation("groups");
         groups.grow(10).unwrap();
-        drop(of_b);
-        c.reservation(SCAN_ROWS).grow(40).unwrap();
+        b.reservation(SCAN_ROWS).grow(40).unwrap();
         drop(a_waits);
-        b.wait().unwrap();
         drop((of_a, groups));
         let used = budget.used.lock();
-        assert_eq!((used.bytes, used.waiting_bytes), (0, 0));
+        assert_eq!((used.bytes, used.waiting_bytes, used.waiting.len()), (0, 0, 0));
     }
 
     #[test]
-    fn who_waits_alone_is_not_refused() {
+    fn who_has_waited_longest_makes_room() {
+        let budget = Budget::new(100);
+        let queries = [query(&budget), query(&budget), query(&budget)];
+        let rows = queries.each_ref().map(|query| query.reservation(RESULT_ROWS));
+        for rows in &rows {
+            rows.grow(20).unwrap();
+        }
+        let [first, second, third] = &queries;
+        let slow = first.wait();
+        let unread = second.wait();
+        assert!(slow.evicted().now_or_never().is_none(), "forty of fifty");
+        // Its client has taken a message: it has a new turn.
+        drop(slow);
+        let slow = first.wait();
+        let newest = third.wait();
+        let error = unread.evicted().now_or_never().unwrap();
+        assert_eq!(error.code(), Code::OutOfMemory);
+        assert!(error.help().contains("query_memory_bytes"), "{error}");
+        assert!(slow.evicted().now_or_never().is_none());
+        assert!(newest.evicted().now_or_never().is_none());
+        assert_eq!(budget.used.lock().waiting_bytes, 40, "no longer with those of the one that is to go");
+        drop((unread, slow, newest));
+        drop(rows);
+        let used = budget.used.lock();
+        assert_eq!((used.bytes, used.waiting_bytes, used.waiting.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn who_waits_alone_goes_on_however_large_it_is() {
         let budget = Budget::new(100);
         let [a, b] = [query(&budget), query(&budget)];
+        let of_b = b.reservation(RESULT_ROWS);
+        of_b.grow(10).unwrap();
+        let b_waits = b.wait();
         let of_a = a.reservation(RESULT_ROWS);
         of_a.grow(80).unwrap();
-        let waits = a.wait().unwrap();
-        b.wait().unwrap();
-        drop(of_a);
-        drop(waits);
+        let a_waits = a.wait();
+        assert!(b_waits.evicted().now_or_never().is_some());
+        assert!(a_waits.evicted().now_or_never().is_none(), "there is nobody to leave the room to");
+        drop((a_waits, b_waits, of_a));
         assert_eq!(budget.used.lock().waiting_bytes, 0);
     }
 }

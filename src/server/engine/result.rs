@@ -60,11 +60,8 @@ impl ResultMemory {
         rows.reservation.resize(messages_bytes(rows.largest_batch_bytes))
     }
 
-    /// The rows wait for the client until what this answers is dropped.
-    ///
-    /// # Errors
-    /// [`model::Code::OutOfMemory`], see [`QueryMemory::wait`].
-    pub fn wait(&self) -> Result<Waiting> {
+    /// The rows wait for the client until what this answers is dropped; see [`QueryMemory::wait`].
+    pub fn wait(&self) -> Waiting {
         self.memory.wait()
     }
 }

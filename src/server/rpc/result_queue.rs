@@ -57,7 +57,7 @@ impl Answers {
     ///
     /// # Errors
     /// [`Code::Terminated`] where the client has gone or takes nothing for too long; [`Code::OutOfMemory`] where too much
-    /// waits for other clients as well.
+    /// waits for clients, and this longest.
     pub(super) async fn send(&self, part: Part) -> Result<()> {
         let permit = match self.messages.try_reserve() {
             Ok(permit) => permit,
@@ -88,13 +88,14 @@ impl Answers {
 
     async fn while_waiting<T>(&self, done: impl Future<Output = T>) -> Result<T> {
         let memory = self.queue.memory.lock().clone();
-        let _waiting = memory.map(|memory| memory.wait()).transpose()?;
+        let waiting = memory.map(|memory| memory.wait()).unwrap_or_default();
         let idle_ns = i64::try_from(self.idle_timeout.as_nanos()).unwrap_or(i64::MAX);
         let until_ns = self.clock.now_ns().saturating_add(idle_ns);
         tokio::select! {
             // Late is late, also for a client that comes back just then.
             biased;
             () = self.clock.sleep_until(until_ns) => Err(self.idle()),
+            error = waiting.evicted() => Err(error),
             done = done => Ok(done),
         }
     }
