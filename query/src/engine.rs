@@ -48,6 +48,7 @@ use crate::memory::{Budget, QueryMemory};
 use crate::operator::fair::{TakeTurns, without_turns};
 use crate::operator::node::OperatorPlanner;
 use crate::operator::scan::ShardTable;
+use crate::operator::sums::SumBlocks;
 use crate::plan::error::from_datafusion;
 use crate::plan::{OutputColumn, Plan};
 
@@ -292,6 +293,7 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
         Arc::new(OutputRequirements::new_remove_mode()),
         Arc::new(LimitPushdown::new()),
         Arc::new(ProjectionPushdown::new()),
+        Arc::new(SumBlocks),
         // Also what lets a query be cancelled.
         Arc::new(TakeTurns),
     ]

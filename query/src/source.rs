@@ -12,7 +12,7 @@ use datafusion::physical_plan::{PhysicalExpr, SendableRecordBatchStream};
 use model::{ColumnId, DatabaseInfo, Result, StableInfo, TableInfo, TableUid, Version};
 use parking_lot::Mutex;
 
-use crate::memory::QueryMemory;
+use crate::memory::{QueryMemory, Reservation};
 
 /// A table that a query names, with everything the planner needs to know of it.
 #[derive(Clone, Debug)]
@@ -69,14 +69,23 @@ pub trait Shard: Send + Sync + fmt::Debug {
     /// without rows older than KEEP.
     fn scan(&self, request: ScanRequest) -> Result<SendableRecordBatchStream>;
 
-    /// As [`scan`](Self::scan), for aggregates: blocks of rows of which it knows what `columns` come to need not be among
+    /// As [`scan`](Self::scan), for aggregates: blocks of rows of which it knows what `summands` come to need not be among
     /// the rows. A shard that knows of none gives all rows, as here.
-    fn scan_summed(&self, request: ScanRequest, _columns: &[ColumnId]) -> Result<SummedScan> {
+    fn scan_summed(&self, request: ScanRequest, _summands: &[Summand]) -> Result<SummedScan> {
         Ok(SummedScan { rows: self.scan(request)?, blocks: Arc::default() })
     }
 
     /// Child tables of a super table that pass `filter`, with tags, in uid order.
     fn tables(&self, request: TableListRequest) -> Result<Vec<Arc<TableInfo>>>;
+}
+
+/// A column of which a query wants to know what blocks of rows come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summand {
+    /// Which.
+    pub column: ColumnId,
+    /// Blocks in which it is NULL somewhere are of no use.
+    pub in_every_row: bool,
 }
 
 /// A scan of which some rows are summed up. Each row is either among the rows or in one of the blocks.
@@ -94,14 +103,18 @@ impl fmt::Debug for SummedScan {
 }
 
 /// Blocks of rows that are summed up, each of one table.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct SummedBlocks {
     /// One row a block, with the columns of the request: tags and name of its table, NULL for data columns.
     pub labels: RecordBatch,
     /// Rows of each block.
     pub rows: Vec<u64>,
-    /// For each of the columns that were asked for, what it comes to in each block.
+    /// Of the first and the last row of each block.
+    pub times: Vec<TimeRange>,
+    /// For each of the summands that were asked for, what it comes to in each block.
     pub sums: Vec<Vec<BlockSum>>,
+    /// What they hold of the queries' memory.
+    pub held: Reservation,
 }
 
 /// What the values of one column come to in one block of rows. Values are 64 bits: of an `i64` for signed integers, of a

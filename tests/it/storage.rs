@@ -107,3 +107,70 @@ fn kill_9_while_files_are_merged() {
         }
     }
 }
+
+/// Aggregates over files that nothing overlaps come from the sums in them, and are those of the rows.
+#[test]
+fn aggregates_are_the_same_from_sums_and_from_rows() {
+    let server = Server::start();
+    server.sql(
+        "CREATE DATABASE d VGROUPS 2; CREATE STABLE d.s (ts TIMESTAMP, i INT, f FLOAT, u SMALLINT UNSIGNED, t VARCHAR(8)) \
+         TAGS (g INT); CREATE TABLE d.n (ts TIMESTAMP, i BIGINT)",
+    );
+    for table in 0..4 {
+        let rows: Vec<String> = (0..1_000_i64)
+            .map(|n| {
+                let i = if n % 7 == 0 { "NULL".to_owned() } else { (n * (table + 1) - 500).to_string() };
+                format!("({}, {i}, {}.25, {}, 'x')", 1_700_000_000_000_i64 + n, n % 91, n % 300)
+            })
+            .collect();
+        server.sql(&format!(
+            "INSERT INTO d.c{table} USING d.s TAGS ({}) VALUES {}",
+            table % 2,
+            rows.join(" ")
+        ));
+    }
+    server.sql("INSERT INTO d.n VALUES (1700000000000, 5)");
+    let queries = [
+        "SELECT COUNT(*), COUNT(i), SUM(i), AVG(f), MIN(i), MAX(f), SUM(u), MIN(u), AVG(i) FROM d.s",
+        "SELECT g, COUNT(*), SUM(i), MAX(i), SUM(f) FROM d.s GROUP BY g ORDER BY g",
+        "SELECT tbname, COUNT(i), MIN(f), SUM(u) FROM d.s PARTITION BY tbname ORDER BY tbname",
+        "SELECT COUNT(i), SUM(i), MIN(f) FROM d.c1",
+        "SELECT COUNT(i), SUM(i) FROM d.s WHERE ts >= 1700000000100 AND ts < 1700000000900",
+        "SELECT COUNT(i), SUM(i) FROM d.s WHERE g = 1",
+        "SELECT COUNT(i), SUM(i) FROM d.s WHERE i > 100",
+        "SELECT SUM(i + 1), COUNT(t) FROM d.s",
+        "SELECT _wstart, SUM(i) FROM d.c0 INTERVAL(100a)",
+        "SELECT SUM(i), MIN(i) FROM d.n",
+        "SELECT 'of', g % 3, COUNT(*), MAX(i) FROM d.s GROUP BY 'of', g % 3 ORDER BY g % 3",
+        "SELECT g, AVG(f) FROM d.s GROUP BY g HAVING SUM(i) > 0 ORDER BY g",
+        "SELECT SUM(n) FROM (SELECT tbname, COUNT(*) AS n FROM d.s GROUP BY tbname)",
+        "SELECT COUNT(k), SUM(k), MIN(k), COUNT(*) FROM d.s",
+        "SELECT tbname, LAST_ROW(f), LAST(i), FIRST(ts), FIRST(f), LAST(g) FROM d.s PARTITION BY tbname ORDER BY tbname",
+        "SELECT FIRST(u), LAST(u), LAST_ROW(ts, f) FROM d.s",
+        "SELECT LAST(*) FROM d.c1",
+        "SELECT g, FIRST(ts), LAST_ROW(u), LAST(k) FROM d.s GROUP BY g ORDER BY g",
+        "SELECT MAX(f), i FROM d.c2",
+        "SELECT SUM(i), COUNT(*) FROM d.s WHERE ts > 1800000000000",
+    ];
+    server.sql("ALTER STABLE d.s ADD COLUMN k INT");
+    let answers = || queries.map(|query| server.sql(query));
+    let from_memory = answers();
+    server.sql("FLUSH DATABASE d");
+    let from_files = answers();
+    assert_eq!(from_files, from_memory);
+    for summed in
+        [queries[0], queries[1], "SELECT tbname, LAST_ROW(f), FIRST(u) FROM d.s PARTITION BY tbname"]
+    {
+        let plan = server.sql(&format!("EXPLAIN {summed}"));
+        assert!(plan.contains("SummedBlocks"), "{summed}: {plan}");
+    }
+    // A row that overlaps, and a DELETE that is younger than the file.
+    server.sql(
+        "INSERT INTO d.c1 (ts, i) VALUES (1700000000500, 1000000); DELETE FROM d.c2 WHERE ts < 1700000000010",
+    );
+    let changed = answers();
+    assert_ne!(changed[0], from_memory[0]);
+    server.sql("COMPACT DATABASE d");
+    wait_for_compact(&server);
+    assert_eq!(answers(), changed);
+}

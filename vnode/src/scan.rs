@@ -12,7 +12,7 @@ use model::{Code, ColumnId, Error, Result, SchemaVersion, TableInfo, TableKind, 
 use parking_lot::RwLock;
 use query::memory::QueryMemory;
 use query::source::{
-    ScanColumn, ScanOrder, ScanRequest, Shard, SummedScan, TableFilter, TableListRequest, TimeRange,
+    ScanColumn, ScanOrder, ScanRequest, Shard, Summand, SummedScan, TableFilter, TableListRequest, TimeRange,
 };
 
 use crate::propose::{DeletePlan, no_stable};
@@ -29,9 +29,9 @@ impl Shard for Vnode {
         Ok(snapshot.scan(plan))
     }
 
-    fn scan_summed(&self, request: ScanRequest, columns: &[ColumnId]) -> Result<SummedScan> {
+    fn scan_summed(&self, request: ScanRequest, summands: &[Summand]) -> Result<SummedScan> {
         let (snapshot, plan) = self.plan_scan(request)?;
-        Ok(snapshot.scan_summed(plan, columns))
+        Ok(snapshot.scan_summed(plan, summands))
     }
 
     fn tables(&self, request: TableListRequest) -> Result<Vec<Arc<TableInfo>>> {

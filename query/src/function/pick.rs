@@ -45,6 +45,13 @@ pub(crate) fn call(
     AggregateUDF::new_from_impl(function).call(arguments.collect())
 }
 
+/// Whether `function` picks the row with the largest key and time, or with the smallest of both; `None` for others.
+pub(crate) fn by_time(function: &AggregateUDF) -> Option<bool> {
+    let function = function.inner().downcast_ref::<PickFunction>().filter(|function| !function.has_tie)?;
+    let Pick { key_largest, time_largest } = function.pick;
+    (key_largest == time_largest).then_some(time_largest)
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct PickFunction {
     pick: Pick,

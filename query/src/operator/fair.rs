@@ -37,7 +37,7 @@ impl PhysicalOptimizerRule for TakeTurns {
                 matches!(node.cardinality_effect(), CardinalityEffect::Equal | CardinalityEffect::LowerEqual)
                     && node.properties().emission_type == EmissionType::Incremental;
             if node.children().is_empty() || !passes_on {
-                return Ok(Transformed::yes(Arc::new(Turn { input: node }) as Arc<dyn ExecutionPlan>));
+                return Ok(Transformed::yes(Turn::over(node)));
             }
             Ok(Transformed::no(node))
         })
@@ -59,8 +59,20 @@ const INDENT: &str = "  ";
 
 /// Passes batches on, and lets others run before it asks for the next.
 #[derive(Debug)]
-struct Turn {
+pub(crate) struct Turn {
     input: Arc<dyn ExecutionPlan>,
+}
+
+impl Turn {
+    /// What gives turns between the batches of `input`.
+    pub(crate) fn over(input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        Arc::new(Self { input })
+    }
+
+    /// What lies below a turn; a node that is none itself.
+    pub(crate) fn below(node: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
+        node.downcast_ref::<Self>().map_or(node, |turn| &turn.input)
+    }
 }
 
 impl DisplayAs for Turn {

@@ -7,5 +7,6 @@ pub(crate) mod partition;
 pub(crate) mod plain;
 pub(crate) mod pushdown;
 pub(crate) mod scan;
+pub(crate) mod sums;
 
 pub use scan::table_batch;

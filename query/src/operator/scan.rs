@@ -28,7 +28,9 @@ use crate::operator::pushdown::{self, Pushed};
 use crate::plan::conditions::all_of;
 use crate::plan::error::to_datafusion;
 use crate::plan::types::physical_expr;
-use crate::source::{ScanColumn, ScanOrder, ScanRequest, Shard, TableFilter, TableListRequest, TimeRange};
+use crate::source::{
+    ScanColumn, ScanOrder, ScanRequest, Shard, Summand, SummedScan, TableFilter, TableListRequest, TimeRange,
+};
 
 /// What a plan reads of a relation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -284,6 +286,50 @@ impl ShardScan {
         }
     }
 
+    /// Columns of its batches, where it has any.
+    pub(crate) fn columns(&self) -> &[ScanColumn] {
+        &self.request.columns
+    }
+
+    /// Whether every row that it gives is wanted, so that sums of them are as good.
+    pub(crate) fn can_sum(&self) -> bool {
+        let request = &self.request;
+        self.reading == Reading::Rows
+            && request.row_filters.is_empty()
+            && request.limit.is_none()
+            && self.fetch.is_none()
+    }
+
+    /// As [`ExecutionPlan::execute`], with blocks of which `summands` are known. `None` where there is no shard.
+    pub(crate) fn execute_summed(
+        &self,
+        partition: usize,
+        summands: &[Summand],
+        context: &TaskContext,
+    ) -> DfResult<Option<SummedScan>> {
+        let Some(shard) = self.shards.get(partition) else { return Ok(None) };
+        let request = self.request(context);
+        let SummedScan { rows, blocks } = shard.scan_summed(request, summands).map_err(to_datafusion)?;
+        Ok(Some(SummedScan { rows: self.rows(partition, rows), blocks }))
+    }
+
+    fn request(&self, context: &TaskContext) -> ScanRequest {
+        ScanRequest { memory: QueryMemory::of(context), ..self.request.clone() }
+    }
+
+    /// Rows of a shard as those of this node.
+    fn rows(&self, partition: usize, rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
+        let schema = self.schema();
+        let drop_columns = schema.fields().is_empty();
+        let baseline = BaselineMetrics::new(&self.metrics, partition);
+        let rows = rows.map(move |batch| {
+            let batch = batch?;
+            baseline.record_output(batch.num_rows());
+            if drop_columns { without_columns(&batch) } else { Ok(batch) }
+        });
+        Box::pin(RecordBatchStreamAdapter::new(schema, rows))
+    }
+
     fn children(&self, shard: &dyn Shard) -> DfResult<RecordBatch> {
         let request =
             TableListRequest { stable: self.request.relation, filter: self.request.table_filter.clone() };
@@ -374,22 +420,15 @@ impl ExecutionPlan for ShardScan {
             let empty = futures::stream::empty();
             return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, empty)));
         };
-        let drop_columns = schema.fields().is_empty();
         if self.reading == Reading::Children {
             let batch = ShardScan::children(self, shard.as_ref());
-            let batch = batch.and_then(|b| if drop_columns { without_columns(&b) } else { Ok(b) });
+            let batch =
+                batch.and_then(|b| if schema.fields().is_empty() { without_columns(&b) } else { Ok(b) });
             let stream = futures::stream::once(async move { batch });
             return Ok(truncated(Box::pin(RecordBatchStreamAdapter::new(schema, stream)), self.fetch));
         }
-        let request = ScanRequest { memory: QueryMemory::of(&context), ..self.request.clone() };
-        let stream = shard.scan(request).map_err(to_datafusion)?;
-        let baseline = BaselineMetrics::new(&self.metrics, partition);
-        let stream = stream.map(move |batch| {
-            let batch = batch?;
-            baseline.record_output(batch.num_rows());
-            if drop_columns { without_columns(&batch) } else { Ok(batch) }
-        });
-        Ok(truncated(Box::pin(RecordBatchStreamAdapter::new(schema, stream)), self.fetch))
+        let rows = shard.scan(self.request(&context)).map_err(to_datafusion)?;
+        Ok(truncated(self.rows(partition, rows), self.fetch))
     }
 }
 

@@ -229,6 +229,11 @@ impl Blocks {
         if ascend { Ok(Self { columns: ids, blocks: found }) } else { Err(damaged()) }
     }
 
+    /// Bytes that so many blocks of so many columns take in memory.
+    pub(super) fn bytes(blocks: usize, columns: usize) -> usize {
+        blocks.saturating_mul(size_of::<Block>() + columns.saturating_mul(size_of::<BlockSum>()))
+    }
+
     /// The blocks within these rows.
     pub(super) fn within(&self, rows: &Range<u64>) -> &[Block] {
         let from = self.blocks.partition_point(|block| block.rows.start < rows.start);

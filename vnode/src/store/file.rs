@@ -171,8 +171,6 @@ pub(super) struct OpenFile {
     pub(super) column_ids: Vec<ColumnId>,
     /// By leaf: bytes of a row where rows are widest, decoded.
     row_bytes: Vec<u64>,
-    /// Read when somebody wants them.
-    blocks: OnceLock<Blocks>,
 }
 
 impl OpenFile {
@@ -199,7 +197,6 @@ impl OpenFile {
             }
         }
         let tables = read_table_index(&chunks, path, &metadata, meta)?;
-        let blocks = OnceLock::new();
         let row_bytes = (0..schema.num_columns())
             .map(|leaf| page_width::row_bytes_max(metadata.metadata(), leaf))
             .collect();
@@ -212,23 +209,22 @@ impl OpenFile {
             presence_leaf,
             column_ids,
             row_bytes,
-            blocks,
         })
     }
 
-    /// What blocks of rows come to. Blocks on the disk the first time.
-    pub(super) fn blocks(&self) -> Result<&Blocks> {
-        if let Some(blocks) = self.blocks.get() {
-            return Ok(blocks);
-        }
-        let (bytes, counts) = appended(&self.chunks, &self.path, &self.metadata, blocks::KEY)?;
-        let count = |at: usize| counts.get(at).and_then(|n| usize::try_from(*n).ok());
-        let (Some(count), Some(columns)) = (count(0), count(1)) else {
-            return Err(damaged(&self.path, "number of blocks"));
-        };
+    /// What blocks of rows come to. Blocks on the disk, and is not kept: with many tables in the file it is large.
+    pub(super) fn blocks(&self) -> Result<Blocks> {
+        let (count, columns) = self.block_counts()?;
+        let (bytes, _) = appended(&self.chunks, &self.path, &self.metadata, blocks::KEY)?;
         let blocks = Blocks::decode(&bytes, count, columns);
-        let blocks = blocks.map_err(|e| damaged(&self.path, "block sums").caused_by(e))?;
-        Ok(self.blocks.get_or_init(|| blocks))
+        blocks.map_err(|e| damaged(&self.path, "block sums").caused_by(e))
+    }
+
+    /// Blocks that are summed up, and columns of each.
+    pub(super) fn block_counts(&self) -> Result<(usize, usize)> {
+        let entry = entry(&self.path, &self.metadata, blocks::KEY)?;
+        let count = |at: usize| entry.more.get(at).and_then(|n| usize::try_from(*n).ok());
+        count(0).zip(count(1)).ok_or_else(|| damaged(&self.path, "number of blocks"))
     }
 
     /// Bytes that a row of this leaf takes decoded, where rows are widest.
@@ -242,6 +238,29 @@ impl OpenFile {
     }
 }
 
+/// Where something lies behind the row groups, as the footer has it.
+struct Entry {
+    offset: u64,
+    length: u64,
+    checksum: u64,
+    /// Numbers of its own.
+    more: Vec<u64>,
+}
+
+/// The footer's entry under `key`.
+fn entry(path: &Path, metadata: &ArrowReaderMetadata, key: &str) -> Result<Entry> {
+    let missing = || damaged(path, format!("no usable {key} in the footer"));
+    let pairs = metadata.metadata().file_metadata().key_value_metadata().ok_or_else(missing)?;
+    let place = pairs.iter().find(|pair| pair.key == key).and_then(|pair| pair.value.as_deref());
+    let numbers: Result<Vec<u64>, _> = place.ok_or_else(missing)?.split(',').map(str::parse).collect();
+    match numbers.map_err(|_| missing())?.as_slice() {
+        &[offset, length, checksum, ref more @ ..] => {
+            Ok(Entry { offset, length, checksum, more: more.to_vec() })
+        }
+        _ => Err(missing()),
+    }
+}
+
 /// What lies behind the row groups under `key`: its bytes, and the further numbers of its entry.
 fn appended(
     chunks: &FileChunks,
@@ -249,21 +268,17 @@ fn appended(
     metadata: &ArrowReaderMetadata,
     key: &str,
 ) -> Result<(Bytes, Vec<u64>)> {
-    let missing = || damaged(path, format!("no usable {key} in the footer"));
-    let pairs = metadata.metadata().file_metadata().key_value_metadata().ok_or_else(missing)?;
-    let place = pairs.iter().find(|pair| pair.key == key).and_then(|pair| pair.value.as_deref());
-    let numbers: Result<Vec<u64>, _> = place.ok_or_else(missing)?.split(',').map(str::parse).collect();
-    let numbers = numbers.map_err(|_| missing())?;
-    let [offset, length, checksum, more @ ..] = numbers.as_slice() else { return Err(missing()) };
-    if offset.checked_add(*length).is_none_or(|end| end > chunks.len) {
-        return Err(missing());
+    let Entry { offset, length, checksum, more } = entry(path, metadata, key)?;
+    let outside = || damaged(path, format!("{key} lies outside of the file"));
+    if offset.checked_add(length).is_none_or(|end| end > chunks.len) {
+        return Err(outside());
     }
-    let length = usize::try_from(*length).map_err(|_| missing())?;
-    let bytes = chunks.bytes(*offset, length).map_err(|e| io_error("reading", path, e))?;
-    if u64::from(crc32fast::hash(&bytes)) != *checksum {
+    let length = usize::try_from(length).map_err(|_| outside())?;
+    let bytes = chunks.bytes(offset, length).map_err(|e| io_error("reading", path, e))?;
+    if u64::from(crc32fast::hash(&bytes)) != checksum {
         return Err(damaged(path, format!("{key} fails its checksum")));
     }
-    Ok((bytes, more.to_vec()))
+    Ok((bytes, more))
 }
 
 fn read_table_index(

@@ -11,8 +11,9 @@ use model::{ColumnId, Result, TableUid, Version};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection};
 use proto::keys::RowKeys;
-use query::source::BlockSum;
+use query::source::{BlockSum, Summand, TimeRange};
 
+use super::blocks::Blocks;
 use super::deletions::OwnerDeletions;
 use super::error::damaged;
 use super::file::{DataFile, OpenFile, parquet_error};
@@ -20,6 +21,9 @@ use super::mem_source::SourceRange;
 use super::page_prune::pages_in;
 use super::projection::Projection;
 use super::rows::{Pattern, Presence, Rank, RowSet, Segment, Widths, ticks_of};
+
+/// Block sums of a file are decoded all together. Where fewer rows than so many a block are wanted, reading them costs less.
+const ROWS_PER_BLOCK_MIN: u64 = 16;
 
 /// Rows of one table that will be read: a part of the file's rows.
 #[derive(Clone, Debug)]
@@ -33,6 +37,7 @@ struct Wanted {
 pub(super) struct SummedBlock {
     pub(super) table: TableUid,
     pub(super) rows: u64,
+    pub(super) time: TimeRange,
     pub(super) sums: Vec<BlockSum>,
 }
 
@@ -120,19 +125,26 @@ impl FileSource {
         }))
     }
 
-    /// Takes the rows of blocks out of which nothing is wanted but what `columns` come to, and gives these blocks with
-    /// their tables, each with the sums of `columns` in their order. For a source that is alone, before its first row is
-    /// read.
-    pub(super) fn take_summed(&mut self, columns: &[ColumnId]) -> Result<Vec<SummedBlock>> {
-        if !self.range.deletions.none_after(self.version) || self.reader.is_some() {
-            return Ok(Vec::new());
-        }
+    /// Bytes that summing up may take (see [`Self::take_summed`]); `None` where reading the rows costs less, or there is no
+    /// way around it.
+    pub(super) fn summing_bytes(&self) -> Result<Option<usize>> {
+        let (blocks, columns) = self.file.block_counts()?;
+        let rows: u64 = self.wanted.iter().map(|wanted| wanted.rows.end - wanted.rows.start).sum();
+        let worth_it = rows / ROWS_PER_BLOCK_MIN >= blocks as u64 && blocks > 0;
+        let possible = self.range.deletions.none_after(self.version) && self.reader.is_none();
+        // Once as they are decoded, and once those that are taken.
+        Ok((worth_it && possible).then(|| Blocks::bytes(blocks, columns).saturating_mul(2)))
+    }
+
+    /// Takes the rows of blocks out of which nothing is wanted but what `summands` come to, and gives these blocks with
+    /// their tables, each with the sums of `summands` in their order. For a source that is alone, and has said what it takes.
+    pub(super) fn take_summed(&mut self, summands: &[Summand]) -> Result<Vec<SummedBlock>> {
         let file = Arc::clone(&self.file);
         let blocks = file.blocks()?;
         // A column that the file does not have is NULL throughout.
-        let places: Vec<Option<Option<usize>>> = columns
+        let places: Vec<Option<Option<usize>>> = summands
             .iter()
-            .map(|id| match blocks.columns.iter().position(|held| held == id) {
+            .map(|Summand { column: id, .. }| match blocks.columns.iter().position(|held| held == id) {
                 Some(place) => Some(Some(place)),
                 None if file.leaf(*id).is_none() => Some(None),
                 None => None,
@@ -150,7 +162,12 @@ impl FileSource {
                         Some(place) => block.sums.get(*place).copied().unwrap_or(BlockSum::UNKNOWN),
                     })
                     .collect();
-                if block.time.intersect(self.range.time) != block.time || !sums.iter().all(BlockSum::is_known)
+                let rows_of_block = block.rows.end - block.rows.start;
+                let serves = |(sum, summand): (&BlockSum, &Summand)| {
+                    sum.is_known() && (sum.count == rows_of_block || !summand.in_every_row)
+                };
+                if block.time.intersect(self.range.time) != block.time
+                    || !sums.iter().zip(summands).all(serves)
                 {
                     continue;
                 }
@@ -158,7 +175,7 @@ impl FileSource {
                     rest.push_back(Wanted { table, rows: start..block.rows.start });
                 }
                 start = block.rows.end;
-                summed.push(SummedBlock { table, rows: block.rows.end - block.rows.start, sums });
+                summed.push(SummedBlock { table, rows: rows_of_block, time: block.time, sums });
             }
             if start < rows.end {
                 rest.push_back(Wanted { table, rows: start..rows.end });

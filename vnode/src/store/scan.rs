@@ -10,7 +10,7 @@ use model::{ColumnId, Error, Precision, Result, TableSchema, TableUid};
 use parking_lot::Mutex;
 use proto::size::batch_bytes;
 use query::memory::{QueryMemory, Reservation, SCAN_ROWS};
-use query::source::{BlockSum, ScanColumn, ScanOrder, SummedBlocks, TimeRange};
+use query::source::{BlockSum, ScanColumn, ScanOrder, Summand, SummedBlocks, TimeRange};
 
 use super::file_source::{Chunk, FileSource, SummedBlock};
 use super::labels::{Labelled, Labels};
@@ -100,7 +100,7 @@ pub(super) struct Scan {
 /// Blocks that are given as sums instead of rows.
 #[derive(Debug)]
 struct Summing {
-    columns: Vec<ColumnId>,
+    summands: Vec<Summand>,
     blocks: Arc<Mutex<Vec<SummedBlocks>>>,
 }
 
@@ -156,9 +156,9 @@ impl Scan {
         Arc::clone(&self.plan.output)
     }
 
-    /// From now on blocks of rows of which `columns` are summed up go there, and not among the rows.
-    pub(super) fn sum(&mut self, columns: &[ColumnId], blocks: Arc<Mutex<Vec<SummedBlocks>>>) {
-        self.summing = Some(Summing { columns: columns.to_vec(), blocks });
+    /// From now on blocks of rows of which `summands` are known go there, and not among the rows.
+    pub(super) fn sum(&mut self, summands: &[Summand], blocks: Arc<Mutex<Vec<SummedBlocks>>>) {
+        self.summing = Some(Summing { summands: summands.to_vec(), blocks });
     }
 
     /// Rows that it reads at most, if it reads memtables only.
@@ -285,9 +285,13 @@ impl Scan {
             let Some(mut source) = FileSource::open(file, range.clone(), count == 1, chunk)? else {
                 continue;
             };
-            if let Some(summing) = self.summing.as_ref().filter(|_| count == 1) {
-                let blocks = source.take_summed(&summing.columns)?;
-                summing.blocks.lock().extend(self.summed(summing, blocks)?);
+            if let Some(summing) = self.summing.as_ref().filter(|_| count == 1)
+                && let Some(bytes) = source.summing_bytes()?
+                // Without room the rows are read instead.
+                && let Ok(held) = self.held.another(bytes)
+            {
+                let blocks = source.take_summed(&summing.summands)?;
+                summing.blocks.lock().extend(self.summed(summing, blocks, held)?);
             }
             sources.push(Source::File(Box::new(source)));
         }
@@ -298,7 +302,12 @@ impl Scan {
     }
 
     /// Adds names and tags to blocks.
-    fn summed(&self, summing: &Summing, blocks: Vec<SummedBlock>) -> Result<Option<SummedBlocks>> {
+    fn summed(
+        &self,
+        summing: &Summing,
+        blocks: Vec<SummedBlock>,
+        held: Reservation,
+    ) -> Result<Option<SummedBlocks>> {
         if blocks.is_empty() {
             return Ok(None);
         }
@@ -313,11 +322,13 @@ impl Scan {
         // Runs that are left name the blocks that are left.
         let known: BTreeSet<TableUid> = rows.merged.runs.iter().map(|run| run.table).collect();
         let blocks: Vec<_> = blocks.into_iter().filter(|block| known.contains(&block.table)).collect();
-        let sums = (0..summing.columns.len()).map(|column| {
+        let sums = (0..summing.summands.len()).map(|column| {
             blocks.iter().map(|b| b.sums.get(column).copied().unwrap_or(BlockSum::UNKNOWN)).collect()
         });
         let sums = sums.collect();
-        Ok(Some(SummedBlocks { labels, rows: blocks.iter().map(|block| block.rows).collect(), sums }))
+        let rows = blocks.iter().map(|block| block.rows).collect();
+        let times = blocks.iter().map(|block| block.time).collect();
+        Ok(Some(SummedBlocks { labels, rows, times, sums, held }))
     }
 
     /// Adds names and tags.

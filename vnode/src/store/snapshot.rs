@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use datafusion::physical_plan::SendableRecordBatchStream;
-use model::{ColumnId, Error};
-use query::source::SummedScan;
+use model::Error;
+use query::source::{Summand, SummedScan};
 
 use super::StoreOptions;
 use super::deletions::Deletions;
@@ -36,12 +36,12 @@ impl StoreSnapshot {
         stream(Scan::new(plan, inputs))
     }
 
-    /// As [`scan`](Self::scan), but blocks of rows whose `columns` are summed up need not be among the rows.
+    /// As [`scan`](Self::scan), but blocks of rows whose `summands` are known need not be among the rows.
     #[must_use]
-    pub fn scan_summed(&self, plan: ScanPlan, columns: &[ColumnId]) -> SummedScan {
+    pub fn scan_summed(&self, plan: ScanPlan, summands: &[Summand]) -> SummedScan {
         let inputs = self.inputs(&plan);
         let (mut scan, blocks) = (Scan::new(plan, inputs), Arc::default());
-        scan.sum(columns, Arc::clone(&blocks));
+        scan.sum(summands, Arc::clone(&blocks));
         SummedScan { rows: stream(scan), blocks }
     }
 

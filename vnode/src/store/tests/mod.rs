@@ -17,7 +17,7 @@ use arrow_array::{TimestampMillisecondArray, new_null_array};
 use arrow_schema::{DataType as Arrow, Field, Schema};
 use model::{ColumnDef, ColumnId, DataType, Precision, SchemaVersion, TableSchema, TableUid, Value, Version};
 use query::memory::QueryMemory;
-use query::source::{ScanColumn, ScanOrder, TimeRange};
+use query::source::{ScanColumn, ScanOrder, Summand, TimeRange};
 use tempfile::TempDir;
 use wal::disk::StdDisk;
 

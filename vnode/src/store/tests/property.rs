@@ -347,7 +347,7 @@ impl World {
         let snapshot = self.fixture.store.snapshot();
         let mut scan = Scan::new(plan.clone(), snapshot.inputs(&plan));
         let blocks = Arc::default();
-        scan.sum(&[column.id], Arc::clone(&blocks));
+        scan.sum(&[Summand { column: column.id, in_every_row: false }], Arc::clone(&blocks));
         while let Some(batch) = scan.next_batch().unwrap() {
             for (name, _, cells) in rows(&[batch]) {
                 let sum = found.entry(name).or_default();
