@@ -17,6 +17,9 @@ pub(crate) enum Step {
 /// Longest step of months: ten thousand years, longer than any timestamp's range. The calendar ends some way beyond.
 const MONTHS_MAX: i64 = 12 * 10_000;
 
+/// Where the calendar ends, in months from 1900 either way.
+const MONTHS_END: i64 = 12 * 262_143;
+
 /// The windows of one INTERVAL clause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grid {
@@ -98,12 +101,13 @@ impl Grid {
             self.offset = Step::Ticks((first.saturating_add(self.shift)).rem_euclid(interval));
         } else {
             let start = self.last_start(first);
-            self.offset = Step::Ticks(first.saturating_sub(start));
+            self.offset = Step::Ticks(within_time(i128::from(first).saturating_sub(start)));
         }
     }
 
-    /// The latest start at or before `ticks`.
-    fn last_start(&self, ticks: i64) -> i64 {
+    /// The latest start at or before `ticks`. Windows may begin before the first tick and end behind the last one.
+    fn last_start(&self, ticks: i64) -> i128 {
+        let ticks = i128::from(ticks);
         match self.sliding {
             Step::Ticks(sliding) => {
                 let offset = match self.offset {
@@ -111,9 +115,8 @@ impl Grid {
                     // Months only shift a grid of months.
                     Step::Months(_) => 0,
                 };
-                let origin = offset.saturating_sub(self.shift);
-                let distance = ticks.saturating_sub(origin);
-                distance.div_euclid(sliding).saturating_mul(sliding).saturating_add(origin)
+                let (sliding, origin) = (i128::from(sliding), i128::from(offset) - i128::from(self.shift));
+                (ticks - origin).div_euclid(sliding) * sliding + origin
             }
             Step::Months(months) => {
                 let mut index = self.month_index(self.unshifted(ticks)).div_euclid(months) * months;
@@ -129,10 +132,11 @@ impl Grid {
         }
     }
 
-    fn unshifted(&self, ticks: i64) -> i64 {
+    fn unshifted(&self, ticks: i128) -> i64 {
         match self.offset {
-            Step::Ticks(offset) => ticks.saturating_sub(offset),
+            Step::Ticks(offset) => within_time(ticks.saturating_sub(i128::from(offset))),
             Step::Months(offset) => {
+                let ticks = within_time(ticks);
                 checked_add_months(ticks, -offset, self.precision, self.zone).unwrap_or(ticks)
             }
         }
@@ -141,58 +145,61 @@ impl Grid {
     /// Months from January 1900 to the local month of `ticks`.
     fn month_index(&self, ticks: i64) -> i64 {
         local(ticks, self.precision, self.zone)
-            .map_or(0, |t| i64::from(t.year() - 1900) * 12 + i64::from(t.month0()))
+            .map_or(MONTHS_END * ticks.signum(), |t| i64::from(t.year() - 1900) * 12 + i64::from(t.month0()))
     }
 
-    /// Start of the window of month `index`, offset included.
-    fn month_start(&self, index: i64) -> i64 {
+    /// Start of the window of month `index`, offset included. Where the calendar has no such month, it lies beyond all time.
+    fn month_start(&self, index: i64) -> i128 {
+        let beyond = if index < 0 { i128::MIN } else { i128::MAX };
         let index = match self.offset {
             Step::Months(offset) => index + offset,
             Step::Ticks(_) => index,
         };
-        let year = i32::try_from(index.div_euclid(12)).unwrap_or(0) + 1900;
+        let Ok(year) = i32::try_from(index.div_euclid(12) + 1900) else { return beyond };
         let month = u32::try_from(index.rem_euclid(12)).unwrap_or(0) + 1;
-        let start = NaiveDate::from_ymd_opt(year, month, 1).map_or(0, |date| {
-            let midnight = date.and_time(NaiveTime::MIN);
-            self.zone.to_unix_s(midnight).saturating_mul(self.precision.ticks_per_second())
-        });
+        let Some(date) = NaiveDate::from_ymd_opt(year, month, 1) else { return beyond };
+        let midnight = i128::from(self.zone.to_unix_s(date.and_time(NaiveTime::MIN)));
+        let start = midnight * i128::from(self.precision.ticks_per_second());
         match self.offset {
-            Step::Ticks(offset) => start.saturating_add(offset),
+            Step::Ticks(offset) => start + i128::from(offset),
             Step::Months(_) => start,
         }
     }
 
-    /// The start after `start`.
-    pub(crate) fn next(&self, start: i64) -> i64 {
+    fn after(&self, start: i128) -> i128 {
         match self.sliding {
-            Step::Ticks(sliding) => start.saturating_add(sliding),
+            Step::Ticks(sliding) => start + i128::from(sliding),
+            Step::Months(months) => self.month_start(self.month_index(self.unshifted(start)) + months),
+        }
+    }
+
+    fn before(&self, start: i128) -> i128 {
+        match self.sliding {
+            Step::Ticks(sliding) => start - i128::from(sliding),
+            Step::Months(months) => self.month_start(self.month_index(self.unshifted(start)) - months),
+        }
+    }
+
+    fn end_of(&self, start: i128) -> i128 {
+        match self.interval {
+            Step::Ticks(interval) => start + i128::from(interval),
+            Step::Months(_) if self.interval == self.sliding => self.after(start),
             Step::Months(months) => {
-                let index = self.month_index(self.unshifted(start));
-                self.month_start(index + months)
+                let start = within_time(start);
+                let end = checked_add_months(start, months, self.precision, self.zone);
+                end.map_or(i128::MAX, i128::from)
             }
         }
     }
 
-    fn previous(&self, start: i64) -> i64 {
-        match self.sliding {
-            Step::Ticks(sliding) => start.saturating_sub(sliding),
-            Step::Months(months) => {
-                let index = self.month_index(self.unshifted(start));
-                self.month_start(index - months)
-            }
-        }
+    /// The start after `start`. The first and the last tick stand for what lies beyond time, here and below.
+    pub(crate) fn next(&self, start: i64) -> i64 {
+        within_time(self.after(i128::from(start)))
     }
 
     /// End of the window that begins at `start`, not included.
     pub(crate) fn end(&self, start: i64) -> i64 {
-        match self.interval {
-            Step::Ticks(interval) => start.saturating_add(interval),
-            Step::Months(_) if self.interval == self.sliding => self.next(start),
-            // The last window ends with time itself.
-            Step::Months(months) => {
-                checked_add_months(start, months, self.precision, self.zone).unwrap_or(i64::MAX)
-            }
-        }
+        within_time(self.end_of(i128::from(start)))
     }
 
     /// Whether windows overlap.
@@ -200,19 +207,21 @@ impl Grid {
         self.sliding != self.interval
     }
 
-    /// Start of the one window that holds `ticks`; of windows that slide, the last.
-    pub(crate) fn start(&self, ticks: i64) -> i64 {
-        self.last_start(ticks)
+    /// Start and end of the one window that holds `ticks`; of windows that slide, of the last.
+    pub(crate) fn holding(&self, ticks: i64) -> (i64, i64) {
+        let start = self.last_start(ticks);
+        (within_time(start), within_time(self.end_of(start)))
     }
 
     /// Starts of all windows that hold `ticks`, ascending.
     pub(crate) fn starts(&self, ticks: i64, into: &mut Vec<i64>) {
         let begin = into.len();
         let mut start = self.last_start(ticks);
-        while self.end(start) > ticks {
-            into.push(start);
-            let previous = self.previous(start);
-            if previous >= start {
+        while self.end_of(start) > i128::from(ticks) {
+            into.push(within_time(start));
+            let previous = self.before(start);
+            // Of windows that began before time there is one.
+            if previous >= start || start < i128::from(i64::MIN) {
                 break;
             }
             start = previous;
@@ -226,8 +235,13 @@ impl Grid {
     pub(crate) fn first_containing(&self, ticks: i64) -> i64 {
         let mut starts = Vec::new();
         self.starts(ticks, &mut starts);
-        starts.first().copied().unwrap_or_else(|| self.last_start(ticks))
+        starts.first().copied().unwrap_or_else(|| self.holding(ticks).0)
     }
+}
+
+/// The tick nearest to it.
+fn within_time(ticks: i128) -> i64 {
+    i64::try_from(ticks).unwrap_or(if ticks < 0 { i64::MIN } else { i64::MAX })
 }
 
 /// Seconds east of UTC in the zone's winter.
@@ -322,20 +336,20 @@ mod tests {
     fn days_follow_the_zone_and_hours_do_not() {
         let shanghai = Zone::parse("Asia/Shanghai").unwrap();
         let row = at("2024-03-01T17:00:00Z");
-        assert_eq!(grid("1d", None, None, shanghai).unwrap().start(row), at("2024-03-01T16:00:00Z"));
-        assert_eq!(grid("24h", None, None, shanghai).unwrap().start(row), at("2024-03-01T00:00:00Z"));
-        assert_eq!(grid("1w", None, None, Zone::UTC).unwrap().start(at("2024-03-01")), at("2024-02-29"));
+        assert_eq!(grid("1d", None, None, shanghai).unwrap().holding(row).0, at("2024-03-01T16:00:00Z"));
+        assert_eq!(grid("24h", None, None, shanghai).unwrap().holding(row).0, at("2024-03-01T00:00:00Z"));
+        assert_eq!(grid("1w", None, None, Zone::UTC).unwrap().holding(at("2024-03-01")).0, at("2024-02-29"));
     }
 
     #[test]
     fn months_and_years() {
         let month = grid("1n", None, None, Zone::UTC).unwrap();
-        assert_eq!(month.start(at("2024-02-29")), at("2024-02-01"));
+        assert_eq!(month.holding(at("2024-02-29")).0, at("2024-02-01"));
         assert_eq!(month.end(at("2024-02-01")), at("2024-03-01"));
         let shifted = grid("1n", Some("1d"), None, Zone::UTC).unwrap();
-        assert_eq!(shifted.start(at("2024-03-01")), at("2024-02-02"));
+        assert_eq!(shifted.holding(at("2024-03-01")).0, at("2024-02-02"));
         assert_eq!(shifted.end(at("2024-02-02")), at("2024-03-02"));
-        assert_eq!(grid("2y", None, None, Zone::UTC).unwrap().start(at("2025-05-05")), at("2024-01-01"));
+        assert_eq!(grid("2y", None, None, Zone::UTC).unwrap().holding(at("2025-05-05")).0, at("2024-01-01"));
         assert_eq!(checked_add_months(at("2024-01-31"), 1, Precision::Ms, Zone::UTC), Some(at("2024-02-29")));
     }
 
@@ -371,9 +385,41 @@ mod tests {
                 }
                 let grid = grid.unwrap();
                 let now = 1_709_251_200_000;
-                let start = grid.start(now);
+                let start = grid.holding(now).0;
                 assert!(start <= now && now < grid.end(start), "{count} {unit:?}");
             }
+        }
+    }
+
+    proptest::proptest! {
+        /// Wherever a row lies between the first and the last tick.
+        #[test]
+        fn every_row_is_in_a_window(
+            tick in proptest::prop_oneof![
+                proptest::num::i64::ANY,
+                i64::MIN..i64::MIN + 3,
+                i64::MAX - 3..=i64::MAX,
+            ],
+            interval in proptest::sample::select(vec!["1a", "7s", "1d", "1w", "1n", "5n", "1y", "10000y"]),
+            offset in proptest::option::of(proptest::sample::select(vec!["1a", "3d"])),
+            sliding in proptest::sample::select(vec![None, Some(1), Some(2), Some(3)]),
+            precision in proptest::sample::select(vec![Precision::Ms, Precision::Us, Precision::Ns]),
+        ) {
+            let d = |t: &str| WindowDuration::Literal(DurationLiteral::parse(t).unwrap());
+            let literal = DurationLiteral::parse(interval).unwrap();
+            let sliding = match (literal.unit, sliding) {
+                (TimeUnit::Day | TimeUnit::Week, Some(part)) => Some(d(["12h", "1h", "5h"][part - 1])),
+                _ => None,
+            };
+            let window = Window::Interval { interval: d(interval), offset: offset.map(d), sliding };
+            let Ok(grid) = Grid::new(&window, precision, Zone::UTC, TimeRange::ALL, 0) else { return Ok(()) };
+            let is_in = |start: i64, end: i64| start <= tick && (tick < end || end == i64::MAX);
+            let (start, end) = grid.holding(tick);
+            proptest::prop_assert!(is_in(start, end), "[{start}, {end})");
+            let mut starts = Vec::new();
+            grid.starts(tick, &mut starts);
+            proptest::prop_assert!(!starts.is_empty() && starts.is_sorted(), "{starts:?}");
+            proptest::prop_assert!(starts.iter().all(|start| is_in(*start, grid.end(*start))), "{starts:?}");
         }
     }
 }

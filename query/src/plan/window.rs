@@ -47,8 +47,7 @@ pub(crate) fn start_of(grid: &Grid, time: Typed) -> Result<Typed> {
         let mut starts = Vec::with_capacity(array.len());
         for &tick in array.values() {
             if tick < start || tick >= end {
-                start = window.start(tick);
-                end = window.end(start);
+                (start, end) = window.holding(tick);
             }
             starts.push(start);
         }
