@@ -2,13 +2,13 @@
 
 use datafusion::logical_expr::Expr as DfExpr;
 use datafusion::scalar::ScalarValue;
-use model::{Code, Error, Result};
+use model::{Code, DataType, Error, Precision, Result, StableInfo, Value};
 
-use crate::ast::Expr;
+use crate::ast::{BinaryOp, Expr};
 use crate::operator::pushdown::conjuncts;
 use crate::operator::scan::Reading;
 use crate::plan::error::from_datafusion;
-use crate::plan::expr::{Binder, Clause};
+use crate::plan::expr::{Binder, Clause, walk};
 use crate::plan::from::shard_table;
 use crate::plan::scope::Scope;
 use crate::plan::types::Typed;
@@ -28,12 +28,14 @@ pub struct DeletePlan {
 ///
 /// # Errors
 /// [`Code::DeleteWhere`] for anything but one range of time, conditions on tags and names of a super table joined by
-/// AND, and constants.
+/// AND, and constants; and for a number that is compared with text that is none. In SELECT such text counts as 0, which
+/// here would take rows that nobody meant.
 pub fn plan_delete(filter: Option<&Expr>, relation: &Relation, session: &Session) -> Result<DeletePlan> {
     let relations = Relations::new();
     let cx = Context::new(&relations, session);
     let (source, table) = shard_table(relation, 0, Reading::Rows)?;
     let Some(filter) = filter else { return Ok(DeletePlan { range: TimeRange::ALL, children: None }) };
+    refuse_text_for_numbers(filter, relation)?;
     let scope = Scope { tables: vec![table], driving: Some(0) };
     let bound = Binder::rows(&cx, &scope, Clause::Where).condition(filter, true)?;
     let mut parts = Vec::new();
@@ -56,6 +58,49 @@ pub fn plan_delete(filter: Option<&Expr>, relation: &Relation, session: &Session
     Ok(DeletePlan { range, children })
 }
 
+fn refuse_text_for_numbers(filter: &Expr, relation: &Relation) -> Result<()> {
+    let RelationKind::Stable(stable) = &relation.kind else { return Ok(()) };
+    let check = |a: &Expr, b: &Expr| -> Result<()> {
+        for (column, value) in [(a, b), (b, a)] {
+            if let (Some((name, data_type)), Expr::Literal(Value::Text(text))) =
+                (number_tag(column, stable), value)
+                && text.trim().parse::<f64>().is_err()
+            {
+                let what = format_args!("'{text}' is no number, and {name} is of type {data_type}");
+                return Err(Error::with(Code::DeleteWhere, what).hint("write a number"));
+            }
+        }
+        Ok(())
+    };
+    let mut found = Ok(());
+    walk(filter, &mut |expr| {
+        if found.is_ok() {
+            found = match expr {
+                Expr::Binary { left, op, right } if is_comparison(*op) => check(left, right),
+                Expr::Between { expr, low, high, .. } => check(expr, low).and_then(|()| check(expr, high)),
+                Expr::InList { expr, list, .. } => list.iter().try_for_each(|item| check(expr, item)),
+                _ => Ok(()),
+            };
+        }
+        found.is_ok()
+    });
+    found
+}
+
+/// Name and type of the tag that an expression is, where that is a number.
+fn number_tag<'a>(expr: &'a Expr, stable: &StableInfo) -> Option<(&'a str, DataType)> {
+    let Expr::Column { name, .. } = expr else { return None };
+    let (_, tag) = stable.schema.tag(name)?;
+    tag.data_type.arrow(Precision::Ms).is_numeric().then_some((name, tag.data_type))
+}
+
+const fn is_comparison(op: BinaryOp) -> bool {
+    matches!(
+        op,
+        BinaryOp::Eq | BinaryOp::NotEq | BinaryOp::Lt | BinaryOp::LtEq | BinaryOp::Gt | BinaryOp::GtEq
+    )
+}
+
 /// Whether a condition without columns holds.
 fn holds(constant: &DfExpr) -> Result<bool> {
     let folded = Typed::bool(constant.clone()).folded()?;
@@ -66,9 +111,7 @@ fn holds(constant: &DfExpr) -> Result<bool> {
 mod tests {
     use std::sync::Arc;
 
-    use model::{
-        ColumnId, DataType, DatabaseId, DatabaseInfo, DatabaseOptions, StableInfo, TableSchema, TableUid,
-    };
+    use model::{ColumnId, DatabaseId, DatabaseInfo, DatabaseOptions, TableSchema, TableUid};
 
     use super::*;
     use crate::ast::Statement;
@@ -122,6 +165,18 @@ mod tests {
         assert_eq!(some.children.unwrap().columns, [ScanColumn::Tag(ColumnId(3))]);
         assert!(plan("where 1 > 2").unwrap().range.is_empty());
         assert_eq!(plan("where 2 > 1").unwrap().range, TimeRange::ALL);
+    }
+
+    #[test]
+    fn text_that_is_no_number_takes_no_rows() {
+        for condition in
+            ["g = 'typo'", "'2x' < g", "g in (1, '')", "ts > 5 and g between 1 and 'b'", "not (g <> 'a')"]
+        {
+            let error = plan(&format!("where {condition}")).unwrap_err();
+            assert_eq!(error.code(), Code::DeleteWhere, "{condition}");
+            assert!(error.to_string().contains("is no number, and g is of type INT"), "{error}");
+        }
+        assert!(plan("where g = '2' or g = ' 3.0 '").unwrap().children.is_some());
     }
 
     #[test]
