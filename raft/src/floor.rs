@@ -1,4 +1,4 @@
-//! What the files of a group that nobody has open say of its floor, for whoever repairs its log.
+//! What the files beside the log of a group that nobody has open say, for whoever checks or repairs it.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use wal::{Disk, Version};
 
 use crate::error::of_io;
 use crate::format;
-use crate::log_store::FLOOR_FILE;
+use crate::log_store::{FLOOR_FILE, stored};
 
 /// The version after the last one that the group in `dir` has given up, because a checkpoint holds it; zero if there is
 /// none. Blocks.
@@ -20,4 +20,12 @@ pub fn floor_next(disk: &dyn Disk, dir: &Path) -> Result<Version> {
         None => Ok(Version::ZERO),
         Some(bytes) => Ok(Version(format::decode_floor(&bytes)?.index).next()),
     }
+}
+
+/// Reads the files that the group in `dir` keeps beside its log: what would stop its start is an error here. Blocks.
+///
+/// # Errors
+/// I/O errors; [`model::Code::Damaged`] with the file's name.
+pub fn verify_files(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    stored(disk, dir).map(drop)
 }

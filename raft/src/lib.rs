@@ -36,7 +36,7 @@ mod upkeep;
 mod tests;
 
 pub use checkpoint::{Checkpoint, LogPosition};
-pub use floor::floor_next;
+pub use floor::{floor_next, verify_files};
 pub use group::{Group, Pending, Positions};
 pub use options::{Fsync, GroupOptions};
 pub use proposal::{Proposal, StateMachine};

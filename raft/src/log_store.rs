@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::ops::{Bound, RangeBounds};
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use model::{Error, Result};
 use openraft::storage::{LogFlushed, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
 use parking_lot::Mutex;
-use wal::{Kind, LastRecord, NewRecord, Reader, Version};
+use wal::{Disk, Kind, LastRecord, NewRecord, Reader, Version};
 
 use crate::entry::{Content, Entry};
 use crate::error::{of_io, of_wal, to_read_error, to_vote_error, to_write_error};
@@ -316,20 +317,26 @@ async fn save_vote(shared: &Arc<Shared>, vote: Vote) -> Result<()> {
     shared.blocking(store).await
 }
 
+/// Vote and floor as they are stored in a group's folder. Blocks.
+///
+/// # Errors
+/// I/O errors; [`Code::Damaged`](model::Code::Damaged) with the file's name.
+pub(crate) fn stored(disk: &dyn Disk, dir: &Path) -> Result<(Option<Vote>, Option<LogId>)> {
+    fn read<T>(disk: &dyn Disk, path: &Path, decode: impl Fn(&[u8]) -> Result<T>) -> Result<Option<T>> {
+        let content = wal::read_file(disk, path).map_err(|e| of_io("raft state is not readable", e))?;
+        let decoded = content.map(|bytes| decode(&bytes)).transpose();
+        decoded.map_err(|error| {
+            Error::text(error.code(), format!("{}: path={}", error.message(), path.display()))
+                .hint("remove the file: it is made anew from the log")
+        })
+    }
+    let vote = read(disk, &dir.join(VOTE_FILE), format::decode_vote)?;
+    Ok((vote, read(disk, &dir.join(FLOOR_FILE), format::decode_floor)?))
+}
+
 /// Reads vote and floor. Blocks.
 pub(crate) fn load(shared: &Shared) -> Result<()> {
-    let read = |name: &str| {
-        let content = wal::read_file(&*shared.disk, &shared.dir.join(name));
-        content.map_err(|e| of_io("raft state is not readable", e))
-    };
-    let named = |error: Error, name: &str| {
-        let path = shared.dir.join(name);
-        Error::text(error.code(), format!("{}: path={}", error.message(), path.display()))
-            .hint("remove the file: it is made anew from the log")
-    };
-    let vote = read(VOTE_FILE)?.map(|bytes| format::decode_vote(&bytes).map_err(|e| named(e, VOTE_FILE)));
-    let floor = read(FLOOR_FILE)?.map(|bytes| format::decode_floor(&bytes).map_err(|e| named(e, FLOOR_FILE)));
-    let (vote, floor) = (vote.transpose()?, floor.transpose()?);
+    let (vote, floor) = stored(&*shared.disk, &shared.dir)?;
     // A term is never used twice, not even where the vote was lost with its file.
     let in_log = shared.wal.last().map(|last| Vote::new(last.term, shared.node));
     let term = |vote: &Option<Vote>| vote.map(|vote| vote.leader_id().term);

@@ -12,12 +12,13 @@ use wal::{Disk, StdDisk};
 
 use super::common::output_failed;
 use super::wal::verify_segments;
+use crate::server::data_dir::verify_format;
 
 /// `tidemark verify`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "PATH is a data directory or the folder of one vgroup, also a bare copy of one.\nPrints a line a log \
-                  segment and data file. Exit status 0: intact; 1: damage found."
+                  segment and data file, and one for anything else that is damaged. Exit status 0: intact; 1: damage found."
 )]
 pub struct VerifyArgs {
     /// Data directory or folder of a vgroup
@@ -36,7 +37,19 @@ pub(super) fn run(args: &VerifyArgs) -> Result<ExitCode> {
 fn verify(disk: &Arc<dyn Disk>, path: &Path, out: &mut impl Write) -> Result<bool> {
     let segments = verify_segments(disk, path, out)?;
     let mut intact = segments.unwrap_or(true);
-    for dir in shards(disk, path)? {
+    let mut small = |checked: Result<()>| -> Result<()> {
+        if let Err(error) = checked {
+            writeln!(out, "{error}").map_err(output_failed)?;
+            intact = false;
+        }
+        Ok(())
+    };
+    small(verify_format(path).map(drop))?;
+    let shards = shards(disk, path)?;
+    for dir in [&path.join("mnode")].into_iter().chain(&shards) {
+        small(raft::verify_files(&**disk, dir))?;
+    }
+    for dir in shards {
         let reports = match vnode::verify_files(disk, &dir) {
             Ok(reports) => reports,
             Err(error) => {

@@ -209,15 +209,23 @@ fn take_lock(path: &Path, dir: &Path) -> Result<Lock> {
 }
 
 fn check_format(dir: &Path) -> Result<()> {
+    if verify_format(dir)? { Ok(()) } else { write_format(dir, &dir.join("FORMAT")) }
+}
+
+/// Whether the directory has its mark; changes nothing.
+///
+/// # Errors
+/// [`Code::NewerFormat`], [`Code::Damaged`] with the file's name, and the disk's.
+pub fn verify_format(dir: &Path) -> Result<bool> {
     let file = dir.join("FORMAT");
-    let text = match std::fs::read_to_string(&file) {
-        Ok(text) => text,
-        Err(e) if e.kind() == ErrorKind::NotFound => return write_format(dir, &file),
+    let text = match std::fs::read(&file) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
         Err(e) => return Err(io("cannot read the format file", &file, e)),
     };
     let found = text.trim().strip_prefix(FORMAT_PREFIX).and_then(|n| n.parse::<u32>().ok());
     match found {
-        Some(FORMAT) => Ok(()),
+        Some(FORMAT) => Ok(true),
         Some(newer) if newer > FORMAT => Err(Error::with(
             Code::NewerFormat,
             format!("path={} format={newer} this version reads up to={FORMAT}", dir.display()),

@@ -152,6 +152,29 @@ fn name(path: &Path) -> String {
     path.file_name().expect("a name").to_string_lossy().into_owned()
 }
 
+/// What would stop a start, `verify` tells.
+#[test]
+fn verify_reads_the_small_files_too() {
+    let (mut server, _) = with_segments();
+    assert!(server.terminate().success());
+    let verified = || {
+        let output = tidemark().arg("verify").arg(server.data_dir()).output().expect("it runs");
+        (output.status.code(), String::from_utf8(output.stdout).expect("UTF-8"))
+    };
+    assert_eq!(verified().0, Some(0), "{}", verified().1);
+    let vote = in_vnode(&server, "vote");
+    for file in [server.data_dir().join("FORMAT"), server.data_dir().join("mnode").join("vote"), vote] {
+        let intact = std::fs::read(&file).expect("the file");
+        let mut changed = intact.clone();
+        changed[3] ^= 0x80;
+        std::fs::write(&file, changed).expect("damaged");
+        let (status, told) = verified();
+        assert_eq!(status, Some(1), "{told}");
+        assert!(told.contains(&*file.to_string_lossy()), "{told}");
+        std::fs::write(&file, intact).expect("mended");
+    }
+}
+
 /// C073: three sealed segments, the second is cut at a record's border, cut within one, or changed in a body. Each is
 /// refused with its place; the third is neither applied over the hole nor thrown away.
 #[test]

@@ -50,7 +50,7 @@ fn named(dir: &Path) -> Result<Vec<FileMeta>> {
     for _ in 0..TRIES {
         let header = match OpenFile::copied(&path) {
             Err(e) if is_missing(&e) => return Ok(Vec::new()),
-            read => read.and_then(|file| file.header()),
+            read => read.and_then(|mut file| file.check().and_then(|()| file.header())),
         };
         last = header.map(|header| header.map(|header| header.manifest.files).unwrap_or_default());
         match &last {

@@ -103,7 +103,7 @@ impl CheckpointFile {
     /// Of the disk; the checkpoint before stands.
     pub(crate) fn store(&self, header: &Header, snapshot: &Snapshot) -> Result<()> {
         let file = OpenFile::open(&self.path)?;
-        file.store(header, snapshot)?;
+        guarded(&self.path, || file.store(header, snapshot))?;
         if let Err(error) = file.database.close() {
             // It is stored; the next opening mends what a clean close would have left in order.
             tracing::debug!(file = %self.path.display(), %error, "checkpoint file did not close cleanly");
@@ -115,7 +115,7 @@ impl CheckpointFile {
 impl OpenFile {
     /// Opens the file, or makes an empty one.
     fn open(path: &Path) -> Result<Self> {
-        let database = Database::create(path).map_err(|e: DatabaseError| failed(path, e))?;
+        let database = guarded(path, || Database::create(path).map_err(|e: DatabaseError| failed(path, e)))?;
         Ok(Self { path: path.to_path_buf(), database })
     }
 
@@ -131,8 +131,21 @@ impl OpenFile {
         let copy = InMemoryBackend::new();
         let filled = copy.set_len(bytes.len() as u64).and_then(|()| copy.write(0, &bytes));
         filled.map_err(|e| Error::internal("a copy in memory cannot be filled").caused_by(e))?;
-        let database = Database::builder().create_with_backend(copy).map_err(|e| failed(path, e))?;
+        let create = || Database::builder().create_with_backend(copy).map_err(|e| failed(path, e));
+        let database = guarded(path, create)?;
         Ok(Self { path: path.to_path_buf(), database })
+    }
+
+    /// Compares every page with its checksum.
+    ///
+    /// # Errors
+    /// `Damaged` with the file's name.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        let database = &mut self.database;
+        match guarded(&self.path, || database.check_integrity().map_err(|e| failed(&self.path, e)))? {
+            true => Ok(()),
+            false => Err(self.damaged("a page fails its checksum")),
+        }
     }
 
     fn failed(&self, error: impl Into<redb::Error>) -> Error {
@@ -145,6 +158,10 @@ impl OpenFile {
 
     /// The header of the last checkpoint; `None` if none was stored.
     pub(crate) fn header(&self) -> Result<Option<Header>> {
+        guarded(&self.path, || self.read_header())
+    }
+
+    fn read_header(&self) -> Result<Option<Header>> {
         let read = self.database.begin_read().map_err(|e| self.failed(e))?;
         let about = match read.open_table(ABOUT) {
             Ok(about) => about,
@@ -175,8 +192,15 @@ impl OpenFile {
         postcard::from_bytes(bytes).map_err(|e| self.damaged(e))
     }
 
-    /// Reads everything but the header into an empty state.
+    /// Reads everything but the header into an empty state. After an error the state is good for nothing.
+    ///
+    /// # Errors
+    /// Of the disk, or `Damaged` with the file's name.
     pub(crate) fn load(&self, state: &mut VnodeState) -> Result<()> {
+        guarded(&self.path, || self.read_into(state))
+    }
+
+    fn read_into(&self, state: &mut VnodeState) -> Result<()> {
         if let Some(shown_end) = self.shown_end()? {
             state.restore_shown_end(shown_end);
         }
@@ -284,6 +308,14 @@ impl OpenFile {
         }
         Ok(())
     }
+}
+
+/// Runs something that reads or writes the file at `path`. Damaged bytes may lead redb to a panic.
+fn guarded<T>(path: &Path, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    // Whoever gets an error lets go of what was used.
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|_| {
+        Err(Error::with(Code::Damaged, format!("checkpoint file={} cannot be made sense of", path.display())))
+    })
 }
 
 fn failed(path: &Path, error: impl Into<redb::Error>) -> Error {

@@ -117,6 +117,39 @@ async fn a_lost_checkpoint_is_refused_where_the_log_was_cut() {
     assert!(error.message().contains(FILE) && error.help().contains("backup"), "{error}");
 }
 
+/// The library that keeps checkpoints may panic on bytes that changed.
+#[tokio::test]
+async fn whatever_changed_in_a_checkpoint_is_an_error_with_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let vnode = open(dir.path(), &clock()).await;
+    with_meter(&vnode).await;
+    with_topic(&vnode, TopicKind::Database, TopicMeta::Without).await;
+    vnode.write(rows(&[("a", 1, 1), ("b", 1, 2)], Some(1))).await.unwrap();
+    vnode.close().await.unwrap();
+    drop(vnode);
+    let path = dir.path().join(FILE);
+    let bytes = std::fs::read(&path).unwrap();
+    let used: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] != 0).collect();
+    let mut refused = 0;
+    for (round, at) in used.iter().enumerate().step_by(3) {
+        let mut changed = bytes.clone();
+        changed[*at] ^= 1 << (round % 8);
+        std::fs::write(&path, changed).unwrap();
+        if let Err(error) = crate::verify_files(&(Arc::new(StdDisk) as Arc<dyn wal::Disk>), dir.path()) {
+            assert!(error.message().contains(FILE), "byte {at}: {error}");
+            refused += 1;
+        }
+    }
+    assert!(refused * 3 > used.len() / 4, "{refused} of {} noticed", used.len() / 3);
+    std::fs::write(&path, bytes).unwrap();
+    assert!(
+        crate::verify_files(&(Arc::new(StdDisk) as Arc<dyn wal::Disk>), dir.path())
+            .unwrap()
+            .iter()
+            .all(|file| file.fault.is_none())
+    );
+}
+
 #[tokio::test]
 async fn receive_times_never_fall() {
     let dir = tempfile::tempdir().unwrap();
