@@ -45,14 +45,31 @@ pub(super) struct Window {
     room: usize,
     retry: RetryPolicy,
     next_id: u64,
+    /// In the order of their ids, which follow each other.
     entries: VecDeque<Entry>,
+    /// Ids before this are of writes that are sent.
+    unsent_from: u64,
     affected: u64,
     error: Option<Error>,
 }
 
 impl Window {
     pub(super) fn new(room: usize, retry: RetryPolicy) -> Self {
-        Self { room: room.max(1), retry, next_id: 1, entries: VecDeque::new(), affected: 0, error: None }
+        let (next_id, unsent_from) = (1, 1);
+        Self {
+            room: room.max(1),
+            retry,
+            next_id,
+            entries: VecDeque::new(),
+            unsent_from,
+            affected: 0,
+            error: None,
+        }
+    }
+
+    /// Where the write called `id` lies, or would lie if it were still there.
+    fn place(&self, id: u64) -> Option<usize> {
+        usize::try_from(id.checked_sub(self.entries.front()?.request.id)?).ok()
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -85,7 +102,15 @@ impl Window {
     pub(super) fn next(&mut self, now: Duration) -> Next {
         let mut held = BTreeSet::new();
         let mut until: Option<Duration> = None;
-        for entry in self.entries.iter_mut().filter(|entry| entry.state == State::Unsent) {
+        // Not from the front: a window may have thousands on their way.
+        let from = self.place(self.unsent_from).unwrap_or(0);
+        for entry in self.entries.iter_mut().skip(from) {
+            if entry.state != State::Unsent {
+                if held.is_empty() {
+                    self.unsent_from = entry.request.id + 1;
+                }
+                continue;
+            }
             if held.contains(&entry.vgroup) {
                 continue;
             }
@@ -95,6 +120,9 @@ impl Window {
                 continue;
             }
             entry.state = State::Sent;
+            if held.is_empty() {
+                self.unsent_from = entry.request.id + 1;
+            }
             return Next::Send(Box::new(entry.request.clone()));
         }
         Next::Wait(until)
@@ -102,8 +130,8 @@ impl Window {
 
     /// The server's answer to the write called `id`.
     pub(super) fn answered(&mut self, id: u64, answer: Result<u64>, now: Duration) {
-        let found = self.entries.iter().position(|entry| entry.request.id == id);
-        let Some(entry) = found.and_then(|at| self.entries.get_mut(at)) else { return };
+        let Some(at) = self.place(id) else { return };
+        let Some(entry) = self.entries.get_mut(at) else { return };
         match answer {
             Ok(rows) => {
                 entry.state = State::Done;
@@ -117,7 +145,8 @@ impl Window {
                     Some(pause) if error.may_retry() => {
                         entry.not_before = now + pause;
                         let vgroup = entry.vgroup;
-                        let again = self.entries.iter_mut().skip(found.unwrap_or(0));
+                        self.unsent_from = self.unsent_from.min(id);
+                        let again = self.entries.iter_mut().skip(at);
                         for entry in again.filter(|entry| entry.vgroup == vgroup) {
                             entry.state = State::Unsent;
                         }
@@ -141,6 +170,7 @@ impl Window {
     /// The stream broke: what was sent and not answered is unknown and goes again, with all that came after it.
     pub(super) fn disconnected(&mut self) {
         let mut again = BTreeSet::new();
+        self.unsent_from = self.entries.front().map_or(self.next_id, |first| first.request.id);
         for entry in &mut self.entries {
             if entry.state == State::Sent || again.contains(&entry.vgroup) {
                 again.insert(entry.vgroup);
