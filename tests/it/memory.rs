@@ -127,6 +127,7 @@ async fn results_that_nobody_reads_stay_within_the_memory_of_queries_and_leave_r
     assert!(read > 0, "one at least has room: {refusals:#?}");
     // Who reads is behind now and then too, but others have waited longer.
     let _unread = unread_results(&server).await;
+    stands_still(&server).await;
     for _ in 0..5 {
         assert_eq!(query(&connection, "SELECT * FROM d.w").await.len(), ROWS);
     }

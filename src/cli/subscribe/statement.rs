@@ -296,14 +296,28 @@ async fn show(
         standing.tell(consumer);
         let Some(message) = consumer.poll(Duration::from_millis(wanted.poll_ms)).await? else { continue };
         super::tell_gap(&message);
+        let before = *total;
         if let Err(error) = print(&mut printer, &message, &mut left, total).map_err(output_failed) {
             super::hand_back(consumer, &message);
             return Err(error);
         }
         if left == Some(0) {
+            if let Some(text) = not_shown(&message, *total - before) {
+                note(&text);
+            }
             return Ok(());
         }
     }
+}
+
+/// What `-n` cuts off counts as delivered, as in TDengine's shell.
+fn not_shown(message: &Message, shown: u64) -> Option<String> {
+    let rows = u64::try_from(message.rows_len()).unwrap_or(u64::MAX);
+    let rest = rows.checked_sub(shown).filter(|rest| *rest > 0)?;
+    Some(format!(
+        "Warning: -n ends within a message: {rest} more rows of it are committed and not shown to this group again; \
+         --limit leaves them to it."
+    ))
 }
 
 fn print(
