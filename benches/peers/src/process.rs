@@ -86,3 +86,27 @@ impl Drop for Process {
         let _ = self.0.wait();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_process_ends_with_whoever_holds_it_though_that_fails() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo ready on 7; exec sleep 1000"]);
+        let (process, line) = Process::spawn_until_line(&mut command).unwrap();
+        assert_eq!(line, "ready on 7");
+        let folder = format!("/proc/{}", process.id());
+        assert!(Path::new(&folder).exists() && process.anon_bytes().unwrap() > 0.0);
+        assert!(process.cpu_seconds().unwrap() < 10.0);
+        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+            let _held = process;
+            panic!("a workload fails");
+        }));
+        assert!(failed.is_err());
+        assert!(!Path::new(&folder).exists(), "left behind");
+    }
+}

@@ -66,7 +66,7 @@ pub async fn run(bench: &Bench) -> Result<Vec<Line>> {
                 let (topic, rows) = (topic.name(), load.total_rows());
                 let read = Reading { topic, group: &group, rows, commits }.run(&server).await?;
                 ways.per_message = (writes / read.messages).max(1);
-                note(&format!("round {round}: {topic} {commits:?} {}", shown(&read.cost, writes)));
+                note(&format!("round {round}: {topic} {commits:?} {}", read.cost.of_writes(writes)));
                 match commits {
                     Commits::Background => ways.background.push(read.cost),
                     Commits::Automatic | Commits::Waited => ways.waited.push(read.cost),
@@ -78,7 +78,7 @@ pub async fn run(bench: &Bench) -> Result<Vec<Line>> {
                 *so_many = by_topic[0].1.per_message;
             }
             let cost = take(&nats, &stream, writes, *acks).await?;
-            note(&format!("round {round}: NATS {acks:?} {}", shown(&cost, writes)));
+            note(&format!("round {round}: NATS {acks:?} {}", cost.of_writes(writes)));
             costs.push(cost);
         }
     }
@@ -101,15 +101,15 @@ fn line(bench: &Bench, writes: u64, topic: Topic, ways: &Ways, acks: &[(Acks, Co
         ),
         ours: format!(
             "in the background: {}; waited for before the next poll: {}",
-            shown(&background, writes),
-            shown(&waited, writes)
+            background.of_writes(writes),
+            waited.of_writes(writes)
         ),
         reference: format!(
             "NATS pull consumer, {MESSAGE_BYTES} bytes each, each acknowledged: {}; one in {per_message} for all \
              before it: {}; none: {}",
-            shown(each, writes),
-            shown(every, writes),
-            shown(none, writes)
+            each.of_writes(writes),
+            every.of_writes(writes),
+            none.of_writes(writes)
         ),
         ratio: format!(
             "{ratio:.2} of its acknowledged rate ({:.2} of one in {per_message}, {:.2} of none); waited for: {:.2}",
@@ -120,10 +120,6 @@ fn line(bench: &Bench, writes: u64, topic: Topic, ways: &Ways, acks: &[(Acks, Co
         aim: ">= 2",
         met: ratio >= AIM,
     }
-}
-
-fn shown(cost: &Cost, writes: u64) -> String {
-    format!("{}/s ({:.1} us a write)", thousands(cost.rate(writes)), cost.cpu_us_each(writes))
 }
 
 /// Reads all messages of the stream with a new pull consumer. The last acknowledgement is waited for; since they are

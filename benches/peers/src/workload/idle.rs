@@ -1,4 +1,4 @@
-//! What consumers cost that wait for writes that do not come.
+//! What consumers cost that wait for writes that do not come: beside it, bare round trips as often as they have heartbeats.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,11 +6,14 @@ use std::time::Duration;
 use client::{Consumer, ConsumerConfig};
 use futures::StreamExt as _;
 use futures::stream;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, interval_at};
 
 use super::Bench;
 use crate::error::{Error, Result};
-use crate::figures::{Line, Meter, float, note, now};
+use crate::figures::{Line, Meter, float, median, note, now};
 use crate::load::Schema;
+use crate::peer::reference::Reference;
 use crate::peer::tidemark::{Tidemark, Topic};
 
 const AIM_CPU_PERCENT: f64 = 3.0;
@@ -24,6 +27,11 @@ const AT_ONCE: usize = 16;
 /// For all of them to have their vgroups.
 const SETTLE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_secs(1);
+/// Until what joining leaves behind is done: commits, checkpoints, memory that goes back.
+const QUIET: Duration = Duration::from_secs(10);
+/// The SDK's `heartbeat.interval.ms`.
+const HEARTBEAT: Duration = Duration::from_secs(3);
+const HEARTBEAT_BYTES: usize = 64;
 
 /// Measures.
 pub async fn run(bench: &Bench) -> Result<Line> {
@@ -40,28 +48,40 @@ pub async fn run(bench: &Bench) -> Result<Line> {
     settled(&waiting).await?;
     note(&format!("{} consumers have their vgroups", waiting.len()));
 
-    let (mut percents, mut mib) = (Vec::new(), 0.0);
-    for _ in 0..bench.rounds {
-        let meter = Meter::start(&server.process)?;
-        tokio::time::sleep(Duration::from_secs(bench.amount(20).max(5))).await;
-        let cost = meter.stop()?;
-        percents.push(cost.cpu_s / cost.seconds * 100.0);
+    let reference = Reference::start()?;
+    let mut beating = beat(&reference, consumers).await?;
+    tokio::time::sleep(QUIET).await;
+
+    let (mut percents, mut bare_percents, mut mib) = (Vec::new(), Vec::new(), 0.0);
+    for round in 0..bench.rounds {
+        let (meter, bare_meter) = (Meter::start(&server.process)?, Meter::start(&reference.process)?);
+        tokio::time::sleep(Duration::from_secs(bench.amount(20).max(6))).await;
+        let [percent, bare_percent] =
+            [meter.stop()?, bare_meter.stop()?].map(|cost| cost.cpu_s / cost.seconds * 100.0);
         mib = (server.process.anon_bytes()? - anon_before) / float(1 << 20);
-        note(&format!("{:.2} % of a core, {mib:.0} MiB", cost.cpu_s / cost.seconds * 100.0));
+        note(&format!("round {round}: {percent:.2} % of a core, {mib:.0} MiB; bare {bare_percent:.2} %"));
+        percents.push(percent);
+        bare_percents.push(bare_percent);
     }
     let failed = waiting.iter().filter(|w| w.polling.is_finished()).count();
     if failed > 0 {
         return Err(Error::Odd(format!("{failed} consumers ended while they should have waited")));
     }
-    let percent = crate::figures::median(percents);
+    if let Some(ended) = beating.try_join_next() {
+        return Err(Error::Odd(format!("a round trip failed: {ended:?}")));
+    }
+    let (percent, bare_percent) = (median(percents), median(bare_percents));
     Ok(Line {
         work: format!(
             "{consumers} idle consumers in {GROUPS} groups on {VGROUPS} vgroups, each with a connection and at least \
              one vgroup"
         ),
         ours: format!("{percent:.2} % of one core, {mib:.0} MiB (RssAnon)"),
-        reference: "-".into(),
-        ratio: "-".into(),
+        reference: format!(
+            "tonic round trips of {HEARTBEAT_BYTES} bytes on {consumers} connections, one in {HEARTBEAT:?} each as \
+             heartbeats are, at the same time: {bare_percent:.2} %"
+        ),
+        ratio: format!("{:.2} of its CPU", percent / bare_percent),
         aim: "< 3 %, < 100 MiB",
         met: percent < AIM_CPU_PERCENT && mib < AIM_MIB,
     })
@@ -70,7 +90,7 @@ pub async fn run(bench: &Bench) -> Result<Line> {
 /// A consumer and the task that polls it; both end when dropped.
 struct Waiting {
     consumer: Arc<Consumer>,
-    polling: tokio::task::JoinHandle<Result<()>>,
+    polling: JoinHandle<Result<()>>,
 }
 
 impl Drop for Waiting {
@@ -106,4 +126,23 @@ async fn settled(waiting: &[Waiting]) -> Result<()> {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// Round trips on as many connections, spread over the interval; they end when this is dropped.
+async fn beat(reference: &Reference, connections: u64) -> Result<JoinSet<Result<()>>> {
+    let mut beating = JoinSet::new();
+    let payload = bytes::Bytes::from(vec![0x5a; HEARTBEAT_BYTES]);
+    let started = Instant::now();
+    for number in 0..connections {
+        let (mut client, payload) = (reference.connect().await?, payload.clone());
+        let first = started + HEARTBEAT.mul_f64(float(number) / float(connections));
+        beating.spawn(async move {
+            let mut ticks = interval_at(first, HEARTBEAT);
+            loop {
+                ticks.tick().await;
+                client.echo(payload.clone()).await?;
+            }
+        });
+    }
+    Ok(beating)
 }

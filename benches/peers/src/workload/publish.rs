@@ -37,27 +37,24 @@ pub async fn run(bench: &Bench) -> Result<Line> {
         let meter = Meter::start(&nats.process)?;
         nats::publish(&context, payload.clone(), writes, IN_FLIGHT).await?;
         let theirs_cost = meter.stop()?;
-        let told = |cost: &Cost| {
-            let client_us = cost.client_cpu_s * 1e6 / float(writes);
-            format!("{}/s, client {client_us:.1} us", thousands(cost.rate(writes)))
-        };
-        note(&format!("round {round}: {}; NATS {}", told(&cost), told(&theirs_cost)));
+        note(&format!("round {round}: {}; NATS {}", cost.of_writes(writes), theirs_cost.of_writes(writes)));
         ours.push(cost);
         theirs.push(theirs_cost);
     }
     let (ours, theirs) = (Cost::median(&ours), Cost::median(&theirs));
     let (ratio, cpu_us) = (theirs.seconds / ours.seconds, ours.cpu_us_each(writes));
-    let shown = |cost: &Cost| {
-        format!("{}/s ({:.1} us a write)", thousands(cost.rate(writes)), cost.cpu_us_each(writes))
-    };
     Ok(Line {
         work: format!(
             "{} acknowledged writes of 100 rows on one write stream, {IN_FLIGHT} in flight ({} vgroups)",
             thousands(float(writes)),
             bench.vgroups
         ),
-        ours: shown(&ours),
-        reference: format!("NATS publish, {} bytes each, acknowledged: {}", payload.len(), shown(&theirs)),
+        ours: ours.of_writes(writes),
+        reference: format!(
+            "NATS publish, {} bytes each, acknowledged: {}",
+            payload.len(),
+            theirs.of_writes(writes)
+        ),
         ratio: format!("{ratio:.2} of its rate, {cpu_us:.1} us"),
         aim: ">= 1, <= 20 us",
         met: ratio >= AIM && cpu_us <= AIM_CPU_US,
