@@ -44,6 +44,12 @@ impl Cost {
         }
     }
 
+    /// How many times as fast as theirs ours was: the median over the rounds' pairs, since the machine's other work comes
+    /// and goes.
+    pub fn speed(ours: &[Self], theirs: &[Self]) -> f64 {
+        median(ours.iter().zip(theirs).map(|(ours, theirs)| theirs.seconds / ours.seconds))
+    }
+
     /// So many things of it a second.
     pub fn rate(&self, things: u64) -> f64 {
         float(things) / self.seconds
@@ -117,6 +123,15 @@ impl Latency {
         Ok(Self { p50_ms: at(50)?, p99_ms: at(99)? })
     }
 
+    /// How many times as long ours took as theirs: medians over the rounds' pairs. Two pure numbers.
+    pub fn ratio(ours: &[Self], theirs: &[Self]) -> (f64, f64) {
+        let pairs = || ours.iter().zip(theirs);
+        (
+            median(pairs().map(|(ours, theirs)| ours.p50_ms / theirs.p50_ms)),
+            median(pairs().map(|(ours, theirs)| ours.p99_ms / theirs.p99_ms)),
+        )
+    }
+
     /// The medians over rounds of both.
     pub fn median(rounds: &[Self]) -> Self {
         Self {
@@ -187,6 +202,16 @@ mod tests {
         assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median([4.0, 1.0, 2.0, 3.0]), 2.5);
         assert!(median([]).is_nan());
+    }
+
+    #[test]
+    fn speeds_are_compared_within_a_round() {
+        let rounds = |seconds: [f64; 3]| seconds.map(|s| Cost { seconds: s, cpu_s: 0.0, client_cpu_s: 0.0 });
+        // The whole machine is ten times as slow in the second round: that is no difference between them.
+        assert_eq!(Cost::speed(&rounds([1.0, 10.0, 1.0]), &rounds([2.0, 20.0, 3.0])), 2.0);
+        let latencies = |p50: [f64; 3]| p50.map(|p50_ms| Latency { p50_ms, p99_ms: 4.0 * p50_ms });
+        let ratio = Latency::ratio(&latencies([2.0, 20.0, 3.0]), &latencies([1.0, 10.0, 1.0]));
+        assert_eq!(ratio, (2.0, 2.0));
     }
 
     #[test]

@@ -82,15 +82,14 @@ pub async fn run(bench: &Bench) -> Result<Vec<Line>> {
             costs.push(cost);
         }
     }
-    let acks = acks.map(|(acks, costs)| (acks, Cost::median(&costs)));
     Ok(by_topic.iter().map(|(topic, ways)| line(bench, writes, *topic, ways, &acks)).collect())
 }
 
-fn line(bench: &Bench, writes: u64, topic: Topic, ways: &Ways, acks: &[(Acks, Cost); 3]) -> Line {
+fn line(bench: &Bench, writes: u64, topic: Topic, ways: &Ways, acks: &[(Acks, Vec<Cost>); 3]) -> Line {
     let Ways { per_message, waited, background } = ways;
-    let (waited, background) = (Cost::median(waited), Cost::median(background));
     let [(_, each), (_, every), (_, none)] = acks;
-    let ratio = each.seconds / background.seconds;
+    let ratio = Cost::speed(background, each);
+    let shown = |costs| Cost::median(costs).of_writes(writes);
     Line {
         work: format!(
             "backlog of {} writes of 100 rows, {} topic ({} vgroups), each poll's message ({per_message} writes) \
@@ -101,21 +100,21 @@ fn line(bench: &Bench, writes: u64, topic: Topic, ways: &Ways, acks: &[(Acks, Co
         ),
         ours: format!(
             "in the background: {}; waited for before the next poll: {}",
-            background.of_writes(writes),
-            waited.of_writes(writes)
+            shown(background),
+            shown(waited)
         ),
         reference: format!(
             "NATS pull consumer, {MESSAGE_BYTES} bytes each, each acknowledged: {}; one in {per_message} for all \
              before it: {}; none: {}",
-            each.of_writes(writes),
-            every.of_writes(writes),
-            none.of_writes(writes)
+            shown(each),
+            shown(every),
+            shown(none)
         ),
         ratio: format!(
             "{ratio:.2} of its acknowledged rate ({:.2} of one in {per_message}, {:.2} of none); waited for: {:.2}",
-            every.seconds / background.seconds,
-            none.seconds / background.seconds,
-            each.seconds / waited.seconds
+            Cost::speed(background, every),
+            Cost::speed(background, none),
+            Cost::speed(waited, each)
         ),
         aim: ">= 2",
         met: ratio >= AIM,

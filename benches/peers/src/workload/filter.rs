@@ -38,8 +38,8 @@ pub async fn run(bench: &Bench) -> Result<Line> {
         ours.push(filtered.cost);
         whole.push(all.cost);
     }
+    let ratio = Cost::speed(&ours, &whole);
     let (ours, whole) = (Cost::median(&ours), Cost::median(&whole));
-    let ratio = whole.seconds / ours.seconds;
     let shown = |cost: &Cost| {
         format!(
             "{:.1} M rows/s ({:.3} CPU s a M rows)",

@@ -54,6 +54,11 @@ impl Rounds {
         format!("{p50_ms:.3} / {p99_ms:.3} ms ({share:.0} % of a core)")
     }
 
+    fn last_shown(&self) -> String {
+        let last = self.latencies.last();
+        last.map_or_else(String::new, |l| format!("{:.3} / {:.3} ms", l.p50_ms, l.p99_ms))
+    }
+
     fn latency(&self) -> Latency {
         Latency::median(&self.latencies)
     }
@@ -88,15 +93,18 @@ pub async fn run(bench: &Bench) -> Result<Vec<Line>> {
         }
         by_nats.add(deliveries_of_nats(&nats, &context, &stream, total).await?)?;
         echo_paced.add(round_trips(&reference, bare.clone(), total, true).await?)?;
-        note(&format!("round {round} done"));
+        let told = by_topic.iter().map(|(topic, rounds)| (topic.kind(), rounds));
+        let told = told.chain([("bare", &echo), ("bare, paced", &echo_paced), ("NATS", &by_nats)]);
+        let told: Vec<_> = told.map(|(name, rounds)| format!("{name} {}", rounds.last_shown())).collect();
+        note(&format!("round {round}: {}", told.join("; ")));
     }
     Ok(by_topic.iter().map(|(topic, rounds)| line(*topic, rounds, &echo, &echo_paced, &by_nats)).collect())
 }
 
 fn line(topic: Topic, ours: &Rounds, echo: &Rounds, echo_paced: &Rounds, by_nats: &Rounds) -> Line {
-    let (latency, theirs) = (ours.latency(), by_nats.latency());
-    let (bare, paced) = (echo.latency(), echo_paced.latency());
-    let (p50, p99) = (latency.p50_ms / bare.p50_ms, latency.p99_ms / bare.p99_ms);
+    let against = |theirs: &Rounds| Latency::ratio(&ours.latencies, &theirs.latencies);
+    let ((p50, p99), (p50_paced, p99_paced), (p50_nats, _)) =
+        (against(echo), against(echo_paced), against(by_nats));
     Line {
         work: format!(
             "write to delivery, {PER_SECOND} one-row writes a second, {} topic, poll timeout {POLL:?}: p50 / p99",
@@ -111,13 +119,11 @@ fn line(topic: Topic, ours: &Rounds, echo: &Rounds, echo_paced: &Rounds, by_nats
             by_nats.shown()
         ),
         ratio: format!(
-            "{p50:.2} / {p99:.2} of the round trip, {:.2} / {:.2} of that at the same rate, {:.2} of NATS' p50",
-            latency.p50_ms / paced.p50_ms,
-            latency.p99_ms / paced.p99_ms,
-            latency.p50_ms / theirs.p50_ms
+            "{p50:.2} / {p99:.2} of the round trip, {p50_paced:.2} / {p99_paced:.2} of that at the same rate, \
+             {p50_nats:.2} of NATS' p50"
         ),
         aim: "<= 2 / <= 4, < 1",
-        met: p50 <= AIM_P50 && p99 <= AIM_P99 && latency.p50_ms < theirs.p50_ms,
+        met: p50 <= AIM_P50 && p99 <= AIM_P99 && p50_nats < 1.0,
     }
 }
 

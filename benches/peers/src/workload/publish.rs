@@ -41,8 +41,9 @@ pub async fn run(bench: &Bench) -> Result<Line> {
         ours.push(cost);
         theirs.push(theirs_cost);
     }
+    let ratio = Cost::speed(&ours, &theirs);
     let (ours, theirs) = (Cost::median(&ours), Cost::median(&theirs));
-    let (ratio, cpu_us) = (theirs.seconds / ours.seconds, ours.cpu_us_each(writes));
+    let cpu_us = ours.cpu_us_each(writes);
     Ok(Line {
         work: format!(
             "{} acknowledged writes of 100 rows on one write stream, {IN_FLIGHT} in flight ({} vgroups)",

@@ -50,8 +50,8 @@ pub async fn run(bench: &Bench) -> Result<Line> {
         ours.push(read.cost);
         theirs.push(cost);
     }
+    let ratio = Cost::speed(&ours, &theirs);
     let (ours, theirs) = (Cost::median(&ours), Cost::median(&theirs));
-    let ratio = theirs.seconds / ours.seconds;
     let shown = |cost: &Cost| {
         format!("{:.0} MB/s ({:.2} CPU s a GB)", cost.rate(bytes) / 1e6, cost.cpu_s * 1e9 / float(bytes))
     };
