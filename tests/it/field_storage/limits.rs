@@ -277,7 +277,7 @@ async fn c159_a_table_is_filled_to_its_last_column() {
         let detail = format!("columns={} columns_max={COLUMNS_MAX} column=y", COLUMNS_MAX + 1);
         assert!(error.to_string().contains(&detail), "{error}");
     }
-    for passage in [Passage::InMemory, Passage::Flushed, Passage::Killed] {
+    for passage in [Passage::Flushed, Passage::Killed] {
         connection = passage.take(&mut server, &connection, "d").await;
         for (table, of_tags) in [("s", 1), ("n", 0)] {
             let columns = described(&connection, table).await;
