@@ -22,8 +22,6 @@ use crate::plan::types::Typed;
 use crate::plan::{Context, build};
 use crate::source::{RelationKind, TimeRange};
 
-/// Columns of a result at most.
-
 /// A SELECT with what stands behind it, its FROM and WHERE planned.
 pub(crate) struct Selecting<'a> {
     pub(crate) select: &'a Select,

@@ -11,9 +11,13 @@ use crate::support::{Csv, Server, connect, data_file, number, query};
 
 const DAY_MS: i64 = 86_400_000;
 
+fn coprime(a: usize, b: usize) -> bool {
+    !(2..=a).any(|d| a.is_multiple_of(d) && b.is_multiple_of(d))
+}
+
 /// 0 to `len` in an order of its own that comes to each number once: `step` has no divisor in common with `len`.
 fn strewn(len: usize, step: usize) -> impl Iterator<Item = usize> {
-    assert_eq!((2..=step).find(|d| step % d == 0 && len % d == 0), None, "step={step} len={len}");
+    assert!(coprime(step, len), "step={step} len={len}");
     (0..len).map(move |n| n * step % len)
 }
 
@@ -96,8 +100,7 @@ async fn c145_two_years_come_in_no_order() {
         })
         .collect();
     let in_order = lines.clone();
-    let step =
-        (7_001..).find(|step| (2..=*step).all(|d| step % d != 0 || lines.len() % d != 0)).expect("a step");
+    let step = (7_001..).find(|step| coprime(*step, lines.len())).expect("a step");
     for (to, from) in strewn(lines.len(), step).enumerate() {
         lines[to] = in_order[from];
     }
