@@ -200,7 +200,7 @@ codes! {
     FillRange = 0x263B, Invalid, false, "Start(end) time of query range required or time range too large",
         "FILL makes a row for each window: bound the time in WHERE, as in ts >= .. AND ts < .., or take a longer INTERVAL";
     DuplicateColumn = 0x263C, Invalid, false, "Duplicated column names", "";
-    TagsTooLong = 0x263D, Limit, false, "Tags length exceeds max length", "";
+    TagsTooLong = 0x263D, Limit, false, "Tags length exceeds max length", "at most 16384 bytes";
     RowTooLong = 0x263E, Limit, false, "Row length exceeds max length", "at most 65531 bytes";
     ColumnCount = 0x263F, Invalid, false, "Illegal number of columns", "";
     TooManyColumns = 0x2640, Limit, false, "Too many columns", "at most 4096";

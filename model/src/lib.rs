@@ -9,6 +9,7 @@ mod clock;
 mod duration;
 mod error;
 mod ids;
+pub mod limits;
 mod options;
 mod origin;
 mod placement;

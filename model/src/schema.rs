@@ -226,6 +226,12 @@ impl From<StoredColumn> for ColumnDef {
 }
 
 impl ColumnDef {
+    /// Its name and its type.
+    #[must_use]
+    pub fn named(&self) -> (&str, DataType) {
+        (&self.name, self.data_type)
+    }
+
     /// A data column with the type's default encoding, compression and level.
     #[must_use]
     pub fn column(id: ColumnId, name: impl Into<String>, data_type: DataType) -> Self {
@@ -350,12 +356,6 @@ impl TableSchema {
     #[must_use]
     pub fn column_by_id(&self, id: ColumnId) -> Option<(usize, &ColumnDef)> {
         self.columns.iter().enumerate().find(|(_, c)| c.id == id)
-    }
-
-    /// Bytes of a row against the limit of 65,531.
-    #[must_use]
-    pub fn row_bytes(&self) -> u32 {
-        self.columns.iter().map(|c| c.data_type.row_bytes()).sum()
     }
 }
 

@@ -14,6 +14,7 @@ mod damage;
 mod effectively_once;
 mod examples;
 mod field;
+mod field_storage;
 mod field_subscriptions;
 mod full_disk;
 mod hand_over;

@@ -5,16 +5,12 @@ use std::collections::BTreeSet;
 
 use model::{
     Code, ColumnDef, ColumnId, DataType, Error, NCHAR_CHARS_MAX, NCHAR_TAG_CHARS_MAX, Result, SchemaVersion,
-    TableSchema, VARCHAR_BYTES_MAX, VARCHAR_TAG_BYTES_MAX,
+    TableSchema, VARCHAR_BYTES_MAX, VARCHAR_TAG_BYTES_MAX, limits,
 };
 
 use crate::spec::{ColumnSpec, StableChange};
 
 const COLUMNS_MIN: usize = 2;
-const COLUMNS_MAX: usize = 4_096;
-const TAGS_MAX: usize = 128;
-const ROW_BYTES_MAX: u32 = 65_531;
-const TAG_BYTES_MAX: u32 = 16_384;
 const COLUMN_NAME_BYTES_MAX: usize = 64;
 const COMMENT_BYTES_MAX: usize = 1_024;
 
@@ -39,7 +35,7 @@ pub(super) fn new_schema(columns: &[ColumnSpec], tags: &[ColumnSpec]) -> Result<
         *column = spec.column(column.id);
     }
     schema.check_key()?;
-    check_sizes(&schema)?;
+    check_sizes(&schema, None)?;
     Ok(schema)
 }
 
@@ -113,9 +109,18 @@ pub(super) fn altered(schema: &TableSchema, change: &StableChange) -> Result<Tab
             return Ok(next);
         }
     }
-    check_sizes(&next)?;
+    check_sizes(&next, changed(change))?;
     next.version = SchemaVersion(schema.version.0.saturating_add(1));
     Ok(next)
+}
+
+/// The column or tag that may make a table too large.
+fn changed(change: &StableChange) -> Option<&str> {
+    match change {
+        StableChange::AddColumn(spec) | StableChange::AddTag(spec) => Some(&spec.name),
+        StableChange::ModifyColumn { name, .. } | StableChange::ModifyTag { name, .. } => Some(name),
+        _ => None,
+    }
 }
 
 pub(super) fn check_comment(comment: Option<&String>) -> Result<()> {
@@ -171,28 +176,16 @@ fn widen(column: &ColumnDef, to: DataType, place: Option<&mut ColumnDef>) -> Res
     Ok(())
 }
 
-fn check_sizes(schema: &TableSchema) -> Result<()> {
+/// `changed` is what an ALTER is about.
+fn check_sizes(schema: &TableSchema, changed: Option<&str>) -> Result<()> {
     for column in &schema.columns {
         check_length(column, VARCHAR_BYTES_MAX, NCHAR_CHARS_MAX)?;
     }
     for tag in &schema.tags {
         check_length(tag, VARCHAR_TAG_BYTES_MAX, NCHAR_TAG_CHARS_MAX)?;
     }
-    if schema.columns.len() > COLUMNS_MAX {
-        return Err(Error::of(Code::TooManyColumns));
-    }
-    if schema.row_bytes() > ROW_BYTES_MAX {
-        return Err(Error::of(Code::RowTooLong));
-    }
-    if !(1..=TAGS_MAX).contains(&schema.tags.len()) {
-        return Err(Error::of(Code::TagCount));
-    }
-    // The longest VARCHAR tag alone is within the limit, so the two bytes of its length do not count here.
-    let bytes = |t: &ColumnDef| t.data_type.row_bytes() - if t.data_type.has_length() { 2 } else { 0 };
-    if schema.tags.iter().map(bytes).sum::<u32>() > TAG_BYTES_MAX {
-        return Err(Error::of(Code::TagsTooLong));
-    }
-    Ok(())
+    limits::check_columns(schema.columns.iter().map(ColumnDef::named), changed)?;
+    limits::check_tags(schema.tags.iter().map(ColumnDef::named), changed)
 }
 
 fn check_length(column: &ColumnDef, varchar_max: u16, nchar_max: u16) -> Result<()> {

@@ -9,6 +9,7 @@ pub(crate) mod pattern;
 pub(crate) mod pick;
 mod string;
 mod string_more;
+pub(crate) mod sum;
 mod system;
 pub(crate) mod text;
 pub(crate) mod time;

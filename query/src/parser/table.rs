@@ -1,5 +1,6 @@
 //! CREATE, ALTER and DROP of tables and super tables.
 
+use model::limits::{check_columns, check_tags};
 use model::{Code, ColumnStorage, Compression, DataType, Encoding, Error, Level, Result, check_key_type};
 
 use super::types::TypePlace;
@@ -9,10 +10,6 @@ use crate::ast::{
 };
 use crate::lexer::{TokenKind, unquote_text};
 
-const COLUMNS_MAX: usize = 4_096;
-const TAGS_MAX: usize = 128;
-const ROW_BYTES_MAX: u32 = 65_531;
-const TAG_BYTES_MAX: u32 = 16_384;
 const COMMENT_BYTES_MAX: usize = 1_024;
 
 /// A column as written, before the checks on the table as a whole.
@@ -21,6 +18,12 @@ struct Written {
     data_type: DataType,
     storage: ColumnStorage,
     is_key: bool,
+}
+
+impl Written {
+    fn named(&self) -> (&str, DataType) {
+        (&self.name, self.data_type)
+    }
 }
 
 impl Parser<'_> {
@@ -152,16 +155,11 @@ impl Parser<'_> {
         if let Some(key) = columns.iter().find(|column| column.is_key) {
             check_key_type(key.data_type)?;
         }
-        if columns.len() > COLUMNS_MAX {
-            return Err(Error::of(Code::TooManyColumns));
-        }
-        if let Some(tags) = &tags {
-            if tags.len() > TAGS_MAX {
-                return Err(Error::of(Code::TagCount));
-            }
-            if tags.len() > 1 && tags.iter().any(|t| t.data_type == DataType::Json) {
-                return Err(Error::of(Code::JsonTagOnly));
-            }
+        if let Some(tags) = &tags
+            && tags.len() > 1
+            && tags.iter().any(|t| t.data_type == DataType::Json)
+        {
+            return Err(Error::of(Code::JsonTagOnly));
         }
         let mut names: Vec<&str> =
             columns.iter().chain(tags.iter().flatten()).map(|c| c.name.as_str()).collect();
@@ -170,19 +168,9 @@ impl Parser<'_> {
             let name = twice.first().copied().unwrap_or_default();
             return Err(Error::of(Code::DuplicateColumn).hint(format!("{name} is named twice")));
         }
-        let bytes =
-            |list: &[Written]| list.iter().map(|c| c.data_type.row_bytes()).fold(0_u32, u32::saturating_add);
-        if bytes(&columns) > ROW_BYTES_MAX {
-            return Err(Error::text(
-                Code::RowTooLong,
-                format!("Row length exceeds max length {ROW_BYTES_MAX}"),
-            ));
-        }
-        if tags.as_deref().map_or(0, bytes) > TAG_BYTES_MAX {
-            return Err(Error::text(
-                Code::TagsTooLong,
-                format!("Tags length exceeds max length {TAG_BYTES_MAX}"),
-            ));
+        check_columns(columns.iter().map(Written::named), None)?;
+        if let Some(tags) = &tags {
+            check_tags(tags.iter().map(Written::named), None)?;
         }
         let specs = |list: Vec<Written>| -> Vec<ColumnSpec> { list.into_iter().map(spec).collect() };
         Ok((specs(columns), tags.map(specs).unwrap_or_default()))

@@ -10,6 +10,7 @@ use model::{Code, DataType, Error, Result};
 use crate::ast::Expr;
 use crate::function;
 use crate::function::pick::{self, Pick};
+use crate::function::sum;
 use crate::plan::coerce::{binary, to_double};
 use crate::plan::expr::{Binder, Clause, walk};
 use crate::plan::scope::Role;
@@ -362,6 +363,10 @@ impl Binder<'_, '_> {
                 } else {
                     DataType::BigInt
                 };
+                if sum::is_wide(ty) {
+                    let sum = sum::exact(value, to)?;
+                    return Ok((vec![sum], Box::new(move |c| sum::fitting(only(c), to))));
+                }
                 let sum = df::sum(value.arrow_cast(to)?.expr);
                 (vec![sum], Box::new(move |c| Typed::new(only(c), Ty::plain(to))))
             }
@@ -398,11 +403,12 @@ impl Binder<'_, '_> {
                 )
             }
             "avg" if ty.is_integer() => {
-                // The sum of integers wraps here as in SUM.
                 let to = if ty.is_unsigned() { DataType::UBigInt } else { DataType::BigInt };
-                let value = value.arrow_cast(to)?.expr;
+                let value = value.arrow_cast(to)?;
+                let count = df::count(value.expr.clone());
+                let sum = if sum::is_wide(ty) { sum::exact(value, to)? } else { df::sum(value.expr) };
                 (
-                    vec![df::sum(value.clone()), df::count(value)],
+                    vec![sum, count],
                     Box::new(|c| {
                         let double = |e| datafusion::logical_expr::cast(e, arrow_schema::DataType::Float64);
                         let mut c = c.into_iter();

@@ -1,6 +1,7 @@
 //! SELECT: what reads rows and what makes groups of them.
 
 use datafusion::logical_expr::{Expr as DfExpr, LogicalPlan, LogicalPlanBuilder};
+use model::limits::COLUMNS_MAX;
 use model::{Code, DataType, Error, Result, Value};
 
 use crate::ast::{At, Expr, Limit, OrderBy, Select, SelectItem, TableRef};
@@ -20,9 +21,6 @@ use crate::plan::scope::Scope;
 use crate::plan::types::Typed;
 use crate::plan::{Context, build};
 use crate::source::{RelationKind, TimeRange};
-
-/// Columns of a result at most.
-const COLUMNS_MAX: usize = 4_096;
 
 /// A SELECT with what stands behind it, its FROM and WHERE planned.
 pub(crate) struct Selecting<'a> {

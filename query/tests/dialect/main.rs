@@ -7,6 +7,7 @@ mod oracle;
 mod refusals;
 mod shard;
 mod store;
+mod sums;
 mod topics;
 mod turns;
 mod wide;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::{
     Code, ColumnDef, ColumnId, ColumnStorage, DataType, Error, Result, SchemaVersion, StableInfo, TableKind,
-    TableSchema, TableUid, Value,
+    TableSchema, TableUid, Value, limits,
 };
 use wal::Kind;
 
@@ -16,11 +16,6 @@ use super::{
 };
 use crate::record::{DroppedTable, MetaRecord, NewTable, NewTableKind, SchemaChange, TagChange};
 use crate::state::{TableEntry, VnodeState};
-
-/// Longest row in bytes.
-const ROW_BYTES_MAX: u32 = 65_531;
-/// Most columns of a table.
-const COLUMNS_MAX: usize = 4_096;
 
 fn meta(record: &MetaRecord) -> Result<Option<Checked>> {
     Checked::new(Kind::Meta, record.encode()).map(Some)
@@ -85,25 +80,20 @@ fn new_table(state: &VnodeState, uid: TableUid, table: CreateTable) -> Result<Ne
             NewTableKind::Child { stable, schema_version: found.schema.version, tags: tags.into() }
         }
         CreateTableKind::Normal(schema) => {
-            check_schema(&schema)?;
+            check_schema(&schema, None)?;
             NewTableKind::Normal { schema: Arc::new(schema) }
         }
     };
     Ok(NewTable { uid, name: table.name, kind, ttl_days: table.ttl_days, comment: table.comment })
 }
 
-/// What rows rest on; the finer rules are the parser's.
-fn check_schema(schema: &TableSchema) -> Result<()> {
+/// What rows rest on; the finer rules are the parser's. `changed` is the column that an ALTER is about.
+fn check_schema(schema: &TableSchema, changed: Option<&str>) -> Result<()> {
     let first = schema.columns.first();
     if !first.is_some_and(|c| c.id == ColumnId::TIMESTAMP && c.data_type == DataType::Timestamp) {
         return Err(Error::of(Code::FirstColumn));
     }
-    if schema.columns.len() > COLUMNS_MAX {
-        return Err(Error::of(Code::TooManyColumns));
-    }
-    if schema.row_bytes() > ROW_BYTES_MAX {
-        return Err(Error::of(Code::RowTooLong));
-    }
+    limits::check_columns(schema.columns.iter().map(ColumnDef::named), changed)?;
     schema.check_key()?;
     let mut names = HashSet::new();
     let mut ids = HashSet::new();
@@ -262,6 +252,11 @@ fn changed(schema: &TableSchema, change: TableChange) -> Result<(TableSchema, Sc
         }
         TableChange::SetTags(_) | TableChange::Options { .. } => return Err(Error::of(Code::InvalidAlter)),
     };
-    check_schema(&new)?;
+    let changed = match &change {
+        SchemaChange::AddColumn { column, .. } => Some(column.name.as_str()),
+        SchemaChange::ModifyColumn { name, .. } => Some(name.as_str()),
+        _ => None,
+    };
+    check_schema(&new, changed)?;
     Ok((new, change))
 }

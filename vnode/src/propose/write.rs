@@ -266,6 +266,11 @@ pub(super) fn check_new_name(state: &VnodeState, context: &Context, name: &str) 
     if name.len() > NAME_BYTES_MAX {
         return Err(Error::with(Code::TableNameTooLong, name));
     }
+    // SQL has no way to write such a name, so nobody could drop the table.
+    if name.contains('.') {
+        return Err(Error::text(Code::InvalidIdentifier, "The table name cannot contain '.'")
+            .about(format_args!("table={name}")));
+    }
     if state.stables.named(name).is_some() {
         return Err(Error::with(Code::TableExists, name));
     }

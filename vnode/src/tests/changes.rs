@@ -52,6 +52,7 @@ async fn what_does_not_fit_is_refused_whole() {
         ),
         ("another vgroup's table", good(&|b| b.runs[0].table = "d1".into()), Code::BadRequest),
         ("no name", good(&|b| b.runs[0].table = String::new()), Code::InvalidIdentifier),
+        ("dotted name", good(&|b| b.runs[0].table = "a.b".into()), Code::InvalidIdentifier),
         ("long name", good(&|b| b.runs[0].table = "x".repeat(193)), Code::TableNameTooLong),
         ("the super table's name", good(&|b| b.runs[0].table = "meter".into()), Code::TableExists),
         ("unknown column", good(&|b| b.columns[1].0 = ColumnId(77)), Code::InvalidColumn),
