@@ -120,14 +120,20 @@ impl State {
         let column_type = schema.fields().get(place)?.data_type();
         let values = Values::of(column_type)?;
         let state = |wanted, data_type: &DataType| Self { wanted, values, data_type: data_type.clone() };
-        // A cast into another class is made value by value, before they are summed up. The sum of a block of integers of
-        // 32 bits is the same either way: it needs 45 bits, and a double has 53.
-        let keeps_class = |to: &DataType| Values::of(to) == Some(values) && to.primitive_width() == Some(8);
-        let is_exact = |to: &DataType| *to == DataType::Float64 && column_type.primitive_width() <= Some(4);
+        // Sums of blocks have 64 bits, which those of 64-bit integers may leave. Of narrower ones they need 45, and a double
+        // has 53.
+        let can_sum = |to: &DataType| match values {
+            Values::Float => *to == DataType::Float64,
+            _ => {
+                column_type.primitive_width() <= Some(4)
+                    && (Values::of(to).is_some())
+                    && to.primitive_width() == Some(8)
+            }
+        };
         Some(match (name, types.as_slice()) {
             ("count", [to @ DataType::Int64]) if !is_cast => vec![state(Wanted::Count(id), to)],
-            ("sum", [to]) if keeps_class(to) || is_exact(to) => vec![state(Wanted::Sum(id), to)],
-            ("avg", [count @ DataType::UInt64, to]) if keeps_class(to) || is_exact(to) => {
+            ("sum", [to]) if can_sum(to) => vec![state(Wanted::Sum(id), to)],
+            ("avg", [count @ DataType::UInt64, to]) if can_sum(to) => {
                 vec![state(Wanted::Count(id), count), state(Wanted::Sum(id), to)]
             }
             ("min", [to]) if !is_cast => vec![state(Wanted::Min(id), to)],
