@@ -329,7 +329,7 @@ async fn c055_clauses_that_a_topic_cannot_have_are_refused_by_name() {
         ("SELECT CASE WHEN v < 0 THEN 'low' ELSE 'high' END FROM s WHERE v < 0", "low"),
         (
             "SELECT CAST(v AS VARCHAR(4)), CAST(v AS DOUBLE) + 0.5 FROM s WHERE CAST(v AS BIGINT) < 0",
-            "-4,-3.5",
+            "-4,-3.500000000",
         ),
         ("SELECT tbname, g, v FROM s WHERE tbname LIKE 'c%' AND g IN (3) AND v < 0", "c,3,-4"),
         ("SELECT v FROM s WHERE CASE g WHEN 3 THEN v ELSE 0 END < 0", "-4"),

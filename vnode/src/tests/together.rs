@@ -125,7 +125,7 @@ async fn a_batch_of_other_tables_is_passed_over_by_its_header() {
     drop(whole);
     // Of the topic's super table, but of children outside it.
     vnode.apply_topic(TopicDdl::Drop(T)).await.unwrap();
-    let narrow = select_topic("create topic t as stable meter where zone > 5", 1);
+    let narrow = select_topic("create topic t as stable meter where zone > 5", 2);
     vnode.apply_topic(TopicDdl::Create(narrow)).await.unwrap();
     own(&vnode, "g", ME, 2).await;
     for n in 0..3 {
