@@ -36,8 +36,8 @@ async fn ten_groups_in_step_evaluate_once() {
         readers.push(reader(&vnode, group).await);
         assert!(texts(&mut readers[group]).is_empty());
     }
-    for n in 1..=WRITES {
-        vnode.write(rows(&[("a", n.cast_signed(), n as i32), ("b", 1, -1)], Some(1))).await.unwrap();
+    for (n, v) in (1..=WRITES).zip(1..) {
+        vnode.write(rows(&[("a", v.into(), v), ("b", 1, -1)], Some(1))).await.unwrap();
         for (group, reader) in readers.iter_mut().enumerate() {
             assert_eq!(texts(reader), [[format!("{}.0", 2 * n)]], "group {group}");
         }
@@ -55,8 +55,8 @@ async fn groups_that_are_apart_keep_little() {
     let dir = tempfile::tempdir().unwrap();
     let vnode = open(dir.path(), &clock()).await;
     with_query(&vnode, "create topic t as select v from meter", 3).await;
-    for n in 0..WRITES {
-        vnode.write(rows(&[("a", n, n as i32)], Some(1))).await.unwrap();
+    for (n, v) in (0..WRITES).zip(0..) {
+        vnode.write(rows(&[("a", n, v)], Some(1))).await.unwrap();
     }
     let wanted: Vec<_> = (0..WRITES).map(|n| vec![n.to_string()]).collect();
     let mut alone = reader(&vnode, 0).await;
