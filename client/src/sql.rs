@@ -23,6 +23,9 @@ pub struct Summary {
     pub affected_rows: Option<u64>,
     /// Time spent in the server.
     pub elapsed: Duration,
+    /// For people: what a statement that succeeded did not do, such as CREATE TOPIC IF NOT EXISTS of a topic that exists.
+    /// Empty where there is nothing to say.
+    pub note: String,
 }
 
 /// A statement's answer. Rows arrive as they are read; dropping this before the end cancels the statement.
@@ -98,6 +101,7 @@ impl QueryResult {
                     rows: end.rows,
                     affected_rows: end.affected_rows,
                     elapsed: Duration::from_micros(end.elapsed_us),
+                    note: end.note,
                 });
                 Ok(None)
             }

@@ -62,6 +62,17 @@ pub struct Frame {
     pub end: usize,
 }
 
+/// Some arrays of one frame.
+#[derive(Clone, Debug)]
+pub struct SomeColumns {
+    /// How long each column is, read or not.
+    pub rows: usize,
+    /// In order; `None` for those that were passed over.
+    pub columns: Vec<Option<ArrayRef>>,
+    /// First byte behind the frame.
+    pub end: usize,
+}
+
 const HEADER_BYTES: usize = 8;
 const HAS_VALIDITY: u8 = 1;
 const WIDE_BUFFER_BYTES: usize = 4_096;
@@ -268,6 +279,20 @@ fn encode_column(column: &ArrayRef, out: &mut Vec<u8>) -> Result<(), FrameError>
 /// # Errors
 /// When the bytes are not a whole, valid frame.
 pub fn decode(bytes: &Bytes, position: usize) -> Result<Frame, FrameError> {
+    let SomeColumns { columns, end, .. } = decode_some(bytes, position, |_| true)?;
+    Ok(Frame { columns: columns.into_iter().flatten().collect(), end })
+}
+
+/// Reads those columns of a frame that are `wanted` by their place in it. Of the others nothing is read but where they end,
+/// so that what is in them goes unchecked.
+///
+/// # Errors
+/// As [`decode`], as far as it is read.
+pub fn decode_some(
+    bytes: &Bytes,
+    position: usize,
+    wanted: impl Fn(usize) -> bool,
+) -> Result<SomeColumns, FrameError> {
     let mut reader = Reader { bytes, position: position.next_multiple_of(8) };
     let rows = usize::try_from(reader.u32()?).map_err(|_| FrameError::Shape("too many rows"))?;
     let count = reader.u16()?;
@@ -286,9 +311,13 @@ pub fn decode(bytes: &Bytes, position: usize) -> Result<Frame, FrameError> {
     }
     let columns = descriptors
         .into_iter()
-        .map(|(data_type, has_validity, data_len)| reader.column(data_type, has_validity, rows, data_len))
+        .enumerate()
+        .map(|(at, (data_type, has_validity, data_len))| match wanted(at) {
+            true => reader.column(data_type, has_validity, rows, data_len).map(Some),
+            false => reader.pass(&data_type, has_validity, rows, data_len).map(|()| None),
+        })
         .collect::<Result<_, _>>()?;
-    Ok(Frame { columns, end: reader.position })
+    Ok(SomeColumns { rows, columns, end: reader.position })
 }
 
 struct Reader<'a> {
@@ -357,6 +386,31 @@ impl Reader<'_> {
         }
     }
 
+    /// Goes behind a column without looking at its values.
+    fn pass(
+        &mut self,
+        data_type: &DataType,
+        has_validity: bool,
+        rows: usize,
+        data_len: usize,
+    ) -> Result<(), FrameError> {
+        let bits = rows.div_ceil(8);
+        if has_validity {
+            self.buffer(bits, 1)?;
+        }
+        let len = match data_type {
+            DataType::Boolean => bits,
+            DataType::Utf8 | DataType::Binary => {
+                self.buffer(rows.saturating_add(1).saturating_mul(size_of::<i32>()), 1)?;
+                data_len
+            }
+            other => with_primitive!(other, return Err(FrameError::UnsupportedType(other.clone())), |T| {
+                rows.saturating_mul(size_of::<<T as ArrowPrimitiveType>::Native>())
+            }),
+        };
+        self.buffer(len, 1).map(drop)
+    }
+
     fn primitive<T: ArrowPrimitiveType>(
         &mut self,
         rows: usize,
@@ -406,6 +460,47 @@ mod tests {
         encode(&one_row(), &mut bytes).unwrap();
         assert_eq!(bytes.len(), 44);
         round_trip(&one_row());
+    }
+
+    /// Every choice of columns of every type gives those columns, and ends where the frame does.
+    #[test]
+    fn some_columns_are_read_and_the_others_passed_over() {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(TimestampMillisecondArray::from(vec![1, 2, 3])),
+            Arc::new(StringArray::from(vec![Some("a"), None, Some("größe")])),
+            Arc::new(BooleanArray::from(vec![None, Some(true), Some(false)])),
+            Arc::new(BinaryArray::from(vec![&b"\xff"[..], b"", b"xyz"])),
+            Arc::new(Float32Array::from(vec![Some(0.5), None, None])),
+            Arc::new(Int64Array::from(vec![4, 5, 6])),
+        ];
+        let mut bytes = Vec::new();
+        encode(&columns, &mut bytes).unwrap();
+        let (end, bytes) = (bytes.len(), Bytes::from(bytes));
+        for choice in 0_u32..1 << columns.len() {
+            let is_wanted = |at: usize| choice & (1 << at) != 0;
+            let some = decode_some(&bytes, 0, is_wanted).unwrap();
+            let wanted: Vec<_> =
+                columns.iter().enumerate().map(|(at, column)| is_wanted(at).then_some(column)).collect();
+            assert_eq!(some.columns.iter().map(Option::as_ref).collect::<Vec<_>>(), wanted, "{choice:b}");
+            assert_eq!((some.rows, some.end), (3, end), "{choice:b}");
+        }
+    }
+
+    /// What is passed over is not decoded: text that is none does no harm there. Where it would end is checked all the same.
+    #[test]
+    fn what_is_passed_over_is_not_decoded() {
+        let columns: Vec<ArrayRef> =
+            vec![Arc::new(Int64Array::from(vec![1])), Arc::new(StringArray::from(vec!["damaged"]))];
+        let mut bytes = Vec::new();
+        encode(&columns, &mut bytes).unwrap();
+        let at = bytes.windows(7).position(|window| window == b"damaged").unwrap();
+        bytes[at] = 0xFF;
+        let bytes = Bytes::from(bytes);
+        assert!(decode(&bytes, 0).is_err());
+        let some = decode_some(&bytes, 0, |at| at == 0).unwrap();
+        assert_eq!((some.columns[0].as_ref(), some.columns[1].as_ref()), (Some(&columns[0]), None));
+        let cut = bytes.slice(..at + 3);
+        assert!(matches!(decode_some(&cut, 0, |_| false), Err(FrameError::Truncated { .. })));
     }
 
     #[test]

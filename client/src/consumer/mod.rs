@@ -519,7 +519,8 @@ impl Consumer {
         self.shared.state.lock().position(topic, vgroup)
     }
 
-    /// Where each vgroup of `topic` that is this consumer's stands; asks the shards.
+    /// Where each vgroup of `topic` that is this consumer's stands; asks the shards. One whose shard does not serve at all is
+    /// nobody's until it is back, and is listed by [`Self::offline`].
     ///
     /// # Errors
     /// [`Code::TopicNotAssigned`] when not subscribed to it.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Error, Result, VgroupId};
+use model::{Code, Error, Result, VgroupId};
 
 use crate::state::GroupKey;
 
@@ -38,17 +38,27 @@ impl Reach {
     fn offline(&self, vgroup: VgroupId) -> Option<&Failing> {
         self.failing.get(&vgroup).filter(|failing| failing.wait.is_some())
     }
+
+    /// What assignments say of a vgroup, whoever they are for.
+    fn told(&self, vgroup: VgroupId) -> Option<(bool, Code, String)> {
+        let failing = self.offline(vgroup)?;
+        Some((failing.gone, failing.error.code(), failing.error.message().to_owned()))
+    }
 }
 
 impl super::Coordinator {
-    /// A shard did not take its new owner: the group's switch is given up and planned anew without it.
-    pub fn switch_failed(&mut self, key: &GroupKey, vgroup: VgroupId, error: Error) {
+    /// A shard did not take its new owner: the group's switch is given up and planned anew without it. Whether members are
+    /// to look at their assignments again.
+    #[must_use]
+    pub fn switch_failed(&mut self, key: &GroupKey, vgroup: VgroupId, error: Error) -> bool {
+        let before = self.reach.told(vgroup);
         let new = Failing { strikes: 0, wait: None, error: error.clone(), gone: false };
         let failing = self.reach.failing.entry(vgroup).or_insert(new);
         failing.error = error;
         failing.strikes = failing.strikes.saturating_add(1);
         failing.wait = Some(1_u32.checked_shl(failing.strikes - 1).unwrap_or(TICKS_MAX).min(TICKS_MAX));
         self.reach.failed.insert(key.clone());
+        self.reach.told(vgroup) != before
     }
 
     /// The group's switch is over, one way or another.
@@ -69,8 +79,11 @@ impl super::Coordinator {
         self.reach.failing.iter().filter(|(_, f)| f.wait == Some(0)).map(|(vgroup, _)| *vgroup).collect()
     }
 
-    /// What a shard answered that was asked whether it serves.
-    pub fn probed(&mut self, vgroup: VgroupId, ready: Result<()>) {
+    /// What a shard answered that was asked whether it serves. Whether members are to look at their assignments again: a
+    /// shard may go and come back while its owner stays the same, and then no rebalance tells them.
+    #[must_use]
+    pub fn probed(&mut self, vgroup: VgroupId, ready: Result<()>) -> bool {
+        let before = self.reach.told(vgroup);
         match ready {
             Ok(()) => {
                 if let Some(failing) = self.reach.failing.get_mut(&vgroup) {
@@ -84,6 +97,7 @@ impl super::Coordinator {
                 failing.wait = Some(TICKS_MAX.min(1 << failing.strikes.min(4)));
             }
         }
+        self.reach.told(vgroup) != before
     }
 
     /// Why nobody is given this vgroup, if so.

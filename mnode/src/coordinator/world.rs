@@ -188,7 +188,7 @@ impl World {
                 Ok(()) => self.coordinator.switched(vgroup),
                 Err(e) if e.code() == Code::ShuttingDown => return Err(e),
                 Err(e) => {
-                    self.coordinator.switch_failed(key, vgroup, e.clone());
+                    let _ = self.coordinator.switch_failed(key, vgroup, e.clone());
                     failed = Some(e);
                 }
             }
@@ -252,7 +252,7 @@ impl World {
     pub(super) fn probe(&mut self, vgroup: VgroupId) {
         let broken = self.broken.contains(&vgroup);
         let ready = if broken { Err(Error::of(Code::InvalidVgroup)) } else { Ok(()) };
-        self.coordinator.probed(vgroup, ready);
+        let _ = self.coordinator.probed(vgroup, ready);
     }
 
     /// One check with what follows from it.

@@ -148,7 +148,7 @@ impl Inner {
     /// Asks a shard whether it serves.
     async fn probe(&self, vgroup: VgroupId) {
         let ready = self.shards.ready(vgroup).await;
-        self.notices.coordinator.lock().probed(vgroup, ready);
+        self.notices.shard_answered(|coordinator| coordinator.probed(vgroup, ready));
     }
 
     /// Asks every shard that some group reads: those that were damaged before this start have owners in the state.

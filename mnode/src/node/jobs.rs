@@ -66,7 +66,7 @@ impl Inner {
             for (vgroup, error) in failures {
                 let topic = self.read(|state| state.topic_name(key.topic));
                 warn!(group = key.group, topic, %vgroup, %error, "shard did not take its owner");
-                self.notices.coordinator.lock().switch_failed(key, vgroup, error);
+                self.notices.shard_answered(|coordinator| coordinator.switch_failed(key, vgroup, error));
             }
             // The guard is released: the next plan replaces this switch by one without these shards.
             self.notices.look_at_membership();

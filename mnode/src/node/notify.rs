@@ -91,6 +91,16 @@ impl Notices {
         self.wake.notify_one();
     }
 
+    /// A shard answered, or did not: whoever may have it in their assignment looks again where that says something new.
+    pub(super) fn shard_answered(&self, take_in: impl FnOnce(&mut Coordinator) -> bool) {
+        let is_news = take_in(&mut self.coordinator.lock());
+        if is_news {
+            self.consumers.lock().values().for_each(|sender| {
+                sender.send_replace(());
+            });
+        }
+    }
+
     fn wake_consumers(&self, ids: impl IntoIterator<Item = ConsumerId>) {
         let senders = self.consumers.lock();
         for sender in ids.into_iter().filter_map(|id| senders.get(&id)) {

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use async_trait::async_trait;
 use model::{
@@ -13,7 +15,7 @@ use parking_lot::Mutex;
 use wal::{Disk, StdDisk};
 
 use super::{DEFAULT_PASSWORD, DdlOutcome, Mnode, MnodeOptions, PasswordCost};
-use crate::coordinator::{Heartbeat, PlaceReport};
+use crate::coordinator::{ConsumerAssignment, Heartbeat, PlaceReport};
 use crate::shards::{OwnerChange, Shards, StableDdl, TopicDdl};
 use crate::spec::{
     ColumnSpec, ConsumerParameters, ConsumerSpec, DatabaseSpec, DropGroupSpec, DropTopicSpec, ReloadSpec,
@@ -473,6 +475,58 @@ async fn members_learn_which_vgroups_are_off_line() {
     assert_eq!(told.topics[0].offline, []);
     let owned = [1, 2].map(|id| node.mnode.assignment(ConsumerId(id)).unwrap().topics[0].vgroups.len());
     assert_eq!(owned.iter().sum::<usize>(), 3, "{owned:?}");
+    node.mnode.close().await.unwrap();
+}
+
+/// Whether a call has ended by now.
+fn look<T>(call: &mut Pin<Box<impl Future<Output = T>>>) -> Poll<T> {
+    call.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// A shard that goes, and one that comes back before any rebalance has taken it from its owner, is told at once: nothing
+/// else would wake a member whose owners in force stay what they are.
+#[tokio::test]
+async fn members_are_woken_when_a_shard_goes_and_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path()).await;
+    node.database("d", 2).await.unwrap();
+    node.topic("t", QUERY).await.unwrap();
+    node.topic("u", QUERY).await.unwrap();
+    node.join(1).await;
+    let _listening = node.mnode.listen(ConsumerId(1));
+    // A hand-over that waits for this member keeps its group from being rebalanced.
+    let alone = node.mnode.assignment(ConsumerId(1)).unwrap();
+    node.subscribe(3, &["t"]).await.unwrap();
+    let known = node.mnode.wait_assignment(ConsumerId(1), &alone).await.unwrap();
+    let kept = |assignment: &ConsumerAssignment| {
+        let topic = &assignment.topics[0];
+        let revoked = topic.hand_over.as_ref().map(|hand_over| hand_over.revoked.clone()).unwrap_or_default();
+        let mut vgroups = topic.vgroups.iter().map(|(vgroup, _)| *vgroup);
+        vgroups.find(|vgroup| !revoked.contains(vgroup))
+    };
+    let down = kept(&known).unwrap();
+    {
+        let mut held = node.shards.0.lock();
+        held.broken.insert(down);
+        held.secretly = true;
+    }
+    node.subscribe(2, &["u"]).await.unwrap();
+    node.mnode.wait_ready(ConsumerId(2)).await.unwrap();
+    node.shards.0.lock().secretly = false;
+
+    let mut gone = Box::pin(node.mnode.wait_assignment(ConsumerId(1), &known));
+    assert!(look(&mut gone).is_pending(), "its owner may go on reading it");
+    node.mnode.tick().await.unwrap();
+    let Poll::Ready(Ok(gone)) = look(&mut gone) else { panic!("not woken when the shard went") };
+    assert_eq!((kept(&gone), gone.topics[0].offline[0].vgroup), (None, down));
+    assert_eq!(gone.topics[0].hand_over, known.topics[0].hand_over, "still under way");
+
+    node.shards.0.lock().broken.clear();
+    let mut back = Box::pin(node.mnode.wait_assignment(ConsumerId(1), &gone));
+    assert!(look(&mut back).is_pending());
+    node.mnode.inner.notices.shard_answered(|coordinator| coordinator.probed(down, Ok(())));
+    let Poll::Ready(Ok(back)) = look(&mut back) else { panic!("not woken when the shard came back") };
+    assert_eq!((kept(&back), back.topics[0].offline.len()), (Some(down), 0));
     node.mnode.close().await.unwrap();
 }
 

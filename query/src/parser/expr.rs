@@ -77,7 +77,7 @@ impl Parser<'_> {
 
     fn predicate(&mut self) -> Result<Tree> {
         if self.at_word("EXISTS") || self.at_words(&["NOT", "EXISTS"]) {
-            return Err(self.unsupported("EXISTS (subquery)"));
+            return Err(self.subquery("EXISTS (subquery)"));
         }
         let left = self.bits()?;
         let op = match self.peek().kind {
@@ -94,7 +94,7 @@ impl Parser<'_> {
         if ["ANY", "SOME", "ALL"].iter().any(|w| self.at_word(w))
             && self.peek_at(1).kind == TokenKind::LeftParen
         {
-            return Err(self.unsupported("ANY, SOME and ALL (subquery)"));
+            return Err(self.subquery("ANY, SOME and ALL (subquery)"));
         }
         let right = self.bits()?;
         self.binary(left, op, right)
@@ -151,7 +151,7 @@ impl Parser<'_> {
     fn in_list(&mut self, left: Tree, negated: bool) -> Result<Tree> {
         self.expect(TokenKind::LeftParen)?;
         if self.at_word("SELECT") {
-            return Err(self.unsupported("IN (subquery)"));
+            return Err(self.subquery("IN (subquery)"));
         }
         let items = self.comma_separated(Self::tree)?;
         self.expect(TokenKind::RightParen)?;
@@ -249,7 +249,7 @@ impl Parser<'_> {
     fn parenthesised(&mut self) -> Result<Tree> {
         self.bump();
         if self.at_word("SELECT") {
-            return Err(self.unsupported("scalar subquery"));
+            return Err(self.subquery("scalar subquery"));
         }
         let tree = self.tree()?;
         self.expect(TokenKind::RightParen)?;

@@ -438,6 +438,15 @@ impl<'a> Parser<'a> {
         error.hint(format!("{word} is a reserved word: if it is meant as an alias, write AS `{name}`"))
     }
 
+    /// Of a query inside an expression: a topic has none, whatever is built.
+    fn subquery(&self, what: &str) -> Error {
+        match self.in_topic {
+            true => Error::with(Code::InvalidTopicQuery, "a subquery is not allowed")
+                .at(Place::of(self.sql, self.peek().start)),
+            false => self.unsupported(what),
+        }
+    }
+
     /// The dialect has it, Tidemark does not.
     fn unsupported(&self, construct: impl std::fmt::Display) -> Error {
         self.unsupported_at(construct, self.peek())

@@ -105,14 +105,21 @@ impl World {
             let _ = self.run(command);
         }
         for vgroup in self.leader.coordinator.probes() {
-            let ready = self.shard_ready(vgroup);
-            self.leader.coordinator.probed(vgroup, ready);
+            self.probe(vgroup);
         }
         if self.planted == Some(Planted::MovesWithoutNeed) {
             self.rotate();
         }
         self.leader.membership = true;
         self.drive();
+    }
+
+    /// Asks a shard whether it serves.
+    fn probe(&mut self, vgroup: VgroupId) {
+        let ready = self.shard_ready(vgroup);
+        if self.leader.coordinator.probed(vgroup, ready) {
+            self.leader.woken.extend(self.clients.keys());
+        }
     }
 
     /// A rebalance that nobody needs.
@@ -195,9 +202,15 @@ impl World {
         job.left -= 1;
         job.failed |= answer.is_err();
         if let Work::Switch(key) = &job.work {
-            match answer {
-                Ok(()) => coordinator.switched(vgroup),
+            let is_news = match answer {
+                Ok(()) => {
+                    coordinator.switched(vgroup);
+                    false
+                }
                 Err(error) => coordinator.switch_failed(key, vgroup, error),
+            };
+            if is_news {
+                self.leader.woken.extend(self.clients.keys());
             }
         }
         self.end_if_done(id);
@@ -246,10 +259,7 @@ impl World {
             .groups()
             .flat_map(|(key, _)| self.leader.state.catalog().topic_vgroups(key.topic).to_vec())
             .collect();
-        for vgroup in asked {
-            let ready = self.shard_ready(vgroup);
-            self.leader.coordinator.probed(vgroup, ready);
-        }
+        asked.into_iter().for_each(|vgroup| self.probe(vgroup));
         self.drive();
         let ids: Vec<u64> = self.clients.keys().copied().collect();
         ids.into_iter().for_each(|id| self.cut(id));

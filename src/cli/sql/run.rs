@@ -56,9 +56,12 @@ impl Runner {
         Ok(Ended::Done)
     }
 
-    /// Row count and time: for people, so not where a program reads.
+    /// Row count and time: for people, so not where a program reads. What a statement did not do is told everywhere.
     fn tell(&self, statement: &str, result: &QueryResult) {
         let Some(summary) = result.summary() else { return };
+        if !summary.note.is_empty() {
+            note(&format!("note: {}", summary.note));
+        }
         let seconds = summary.elapsed.as_secs_f64();
         let text = match (result.has_rows(), summary.affected_rows) {
             (true, _) => format!("{} ({seconds:.3} s)", rows(summary.rows)),

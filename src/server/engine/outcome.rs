@@ -20,6 +20,8 @@ pub enum Outcome {
     Affected(u64),
     /// Done.
     Done,
+    /// Nothing was to be done. Why, for people.
+    Unchanged(String),
     /// The current database is another from here on.
     Use(String),
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use mnode::{ReloadSpec, TopicKind, TopicSpec};
 use model::{Code, Error, Result};
-use query::ast::{CreateTopic, Query, ReloadTopic, TopicSource};
+use query::ast::{CreateTopic, Query, ReloadTopic, Statement, TopicSource};
 use query::plan::{OutputColumn, relations_named};
 use query::source::RelationKind;
 use query::topic::{ChildFilter, CompiledTopic};
@@ -20,10 +20,11 @@ impl Engine {
         cx: &StatementContext,
         topic: CreateTopic,
     ) -> Result<Outcome> {
-        if self.mnode.topic_seen(&session.user, &topic.name).is_ok() {
+        if let Ok(known) = self.mnode.topic_seen(&session.user, &topic.name) {
             // An existing name answers before anything else is looked at; not to those who may not know of it.
             return if topic.if_not_exists {
-                Ok(Outcome::Done)
+                let with = if is_defined_by(&known.sql, &topic) { "" } else { " with another definition" };
+                Ok(Outcome::Unchanged(format!("topic {} exists{with}, nothing was changed", topic.name)))
             } else {
                 Err(Error::with(Code::TopicExists, &topic.name))
             };
@@ -131,6 +132,16 @@ struct QueryTopic {
     of_stable: bool,
     schema_json: String,
     definition: String,
+}
+
+/// Whether the statement that defines a topic that exists says what `topic` does. Texts are compared by what they mean, not
+/// letter by letter; a table with and without its database counts as another.
+fn is_defined_by(sql: &str, topic: &CreateTopic) -> bool {
+    match query::parser::parse(sql) {
+        Ok(Statement::CreateTopic(known)) => (&known.source, known.meta) == (&topic.source, topic.meta),
+        Ok(Statement::ReloadTopic(known)) => topic.source == TopicSource::Query(known.query),
+        _ => false,
+    }
 }
 
 fn to_text(definition: &query::topic::TopicDefinition) -> Result<String> {

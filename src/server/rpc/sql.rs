@@ -119,6 +119,7 @@ async fn run(
     let mut database = cx.database.clone().unwrap_or_default();
     let mut rows = 0;
     let mut affected_rows = None;
+    let mut note = String::new();
     match engine.execute(session, cx, sql).await? {
         Outcome::Rows(result) => rows = send_rows(result, answers).await?,
         other => {
@@ -126,12 +127,13 @@ async fn run(
             match other {
                 Outcome::Affected(count) => affected_rows = Some(count),
                 Outcome::Use(name) => (database, affected_rows) = (name, Some(0)),
+                Outcome::Unchanged(why) => (note, affected_rows) = (why, Some(0)),
                 _ => affected_rows = Some(0),
             }
         }
     }
     let elapsed_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-    answers.send(Part::End(v1::ResultEnd { rows, affected_rows, elapsed_us, database })).await
+    answers.send(Part::End(v1::ResultEnd { rows, affected_rows, elapsed_us, database, note })).await
 }
 
 /// Sends header and batches; answers how many rows there were.

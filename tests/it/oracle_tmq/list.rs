@@ -7,15 +7,28 @@ use super::Outcomes;
 
 const LIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/oracle_tmq/listed.tsv");
 
-/// Reasons that stay: a rule of release 3.4, a decision of ours, a defect of the captured server.
-const FINAL: [&str; 3] = ["3.4", "[D]", "deviation"];
-/// The reason of what is not built.
+/// The reason of what is not built, of which nothing is as captured that should be.
 const NOT_YET: &str = "not yet";
+/// The reason of lines in snapshot mode (tmq.md section 10), which is left out: they say nothing of what there is.
+const SNAPSHOT: &str = "snapshot";
 
-/// How many lines stand with a reason that stays, and how many as not built. To be lowered with each that leaves, never
-/// raised: together they are to come to 15, 5 % of 303.
-const FINAL_MAX: usize = 12;
-const NOT_YET_MAX: usize = 6;
+/// Reasons, and how many lines stand with each. To be lowered with each that leaves, never raised.
+const MOST: [(&str, usize); 5] = [
+    // A rule of release 3.4, which is followed where the captured server has an older one.
+    ("3.4", 11),
+    // A decision of ours that tmq.md marks so.
+    ("[D]", 1),
+    // Calls that take any result handle in TDengine's C interface and a message by its type in the SDK: nobody can make
+    // them, and the specification wants the error all the same. So they count as not matched.
+    ("typed", 2),
+    (NOT_YET, 0),
+    (SNAPSHOT, 4),
+];
+
+/// Captured lines, of all three files.
+const LINES: usize = 303;
+/// Of a hundred lines that concern what there is, so many may come out otherwise than captured.
+const PERCENT_MAX: usize = 5;
 
 /// Line by id: reason and note.
 type Listed = BTreeMap<String, (String, String)>;
@@ -82,14 +95,17 @@ pub(super) fn check(prefix: &str, outcomes: &Outcomes) {
 #[test]
 fn the_list_only_shrinks() {
     let listed = read();
-    let of =
-        |wanted: &[&str]| listed.values().filter(|(reason, _)| wanted.contains(&reason.as_str())).count();
-    let (stay, not_yet) = (of(&FINAL), of(&[NOT_YET]));
-    assert_eq!(stay + not_yet, listed.len(), "every line has one of the reasons {FINAL:?}, {NOT_YET:?}");
-    assert!(listed.values().all(|(_, note)| !note.is_empty()), "every line says what differs");
+    let count = |wanted: &str| listed.values().filter(|(reason, _)| reason == wanted).count();
     assert_eq!(
-        (stay, not_yet),
-        (FINAL_MAX, NOT_YET_MAX),
+        MOST.map(|(reason, _)| (reason, count(reason))),
+        MOST,
         "the list may only shrink: lower its numbers with it"
     );
+    let sum: usize = MOST.iter().map(|(_, most)| most).sum();
+    assert_eq!(sum, listed.len(), "every line has one of the reasons {MOST:?}");
+    assert!(listed.values().all(|(_, note)| !note.is_empty()), "every line says what differs");
+    let files = ["tmq_delivery.jsonl", "tmq_errors.jsonl", "tmq_meta.jsonl"];
+    assert_eq!(files.map(|file| super::lines(file).len()).iter().sum::<usize>(), LINES);
+    let (concerned, otherwise) = (LINES - count(SNAPSHOT), listed.len() - count(SNAPSHOT));
+    assert!(otherwise * 100 <= concerned * PERCENT_MAX, "{otherwise} of {concerned} lines");
 }

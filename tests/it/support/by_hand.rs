@@ -130,13 +130,21 @@ impl ByHand {
 
     /// A stream, and what goes up it.
     pub async fn consume(&mut self) -> (mpsc::Sender<v1::ConsumeRequest>, Streaming<v1::ConsumeResponse>) {
+        self.consume_with(v1::ConsumeOpen::default()).await
+    }
+
+    /// The same with what `open` says beside the consumer and how much one message holds.
+    pub async fn consume_with(
+        &mut self,
+        open: v1::ConsumeOpen,
+    ) -> (mpsc::Sender<v1::ConsumeRequest>, Streaming<v1::ConsumeResponse>) {
         let (requests, receiver) = mpsc::channel(8);
         let open = v1::ConsumeOpen {
             consumer: self.id,
             group: self.group.clone(),
             min_poll_rows: 1,
             fetch_max_wait_ms: 1_000,
-            ..v1::ConsumeOpen::default()
+            ..open
         };
         send(&requests, Action::Open(open)).await;
         send(&requests, Action::Credit(v1::ConsumeCredit { messages: 100 })).await;

@@ -277,18 +277,26 @@ impl BlockHeader {
     /// # Errors
     /// When the columns are not what the descriptor says.
     pub fn rows(&self, body: &Bytes) -> Result<RowBlock, RecordError> {
-        let frame = frame::decode(body, self.frame_at)?;
+        self.rows_of(body, |_| true)
+    }
+
+    /// The same with some columns alone, perhaps none: of the others nothing is read but where they end.
+    ///
+    /// # Errors
+    /// As [`rows`](Self::rows).
+    pub fn rows_of(&self, body: &Bytes, wanted: impl Fn(ColumnId) -> bool) -> Result<RowBlock, RecordError> {
+        let is_wanted = |at: usize| self.columns.get(at).is_some_and(|id| wanted(*id));
+        let frame = frame::decode_some(body, self.frame_at, is_wanted)?;
         let rows = usize::try_from(self.row_count()).unwrap_or(usize::MAX);
-        if frame.columns.len() != self.columns.len()
-            || frame.columns.iter().any(|column| column.len() != rows)
-        {
+        if frame.columns.len() != self.columns.len() || frame.rows != rows {
             return Err(RecordError::Invalid("rows differ from their descriptor"));
         }
+        let columns = self.columns.iter().zip(frame.columns);
         Ok(RowBlock {
             owner: self.owner,
             schema_version: self.schema_version,
             runs: self.runs.clone(),
-            columns: self.columns.iter().copied().zip(frame.columns).collect(),
+            columns: columns.filter_map(|(id, column)| Some((*id, column?))).collect(),
             complete: self.complete,
         })
     }

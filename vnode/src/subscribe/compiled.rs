@@ -14,6 +14,8 @@ use crate::state::VnodeState;
 /// A topic.
 #[derive(Debug)]
 pub(super) struct Compiled {
+    /// Of its definition; another after a RELOAD.
+    pub(super) definition_version: u32,
     pub(super) meta: TopicMeta,
     pub(super) source: Source,
 }
@@ -77,7 +79,7 @@ impl Compiled {
                 Source::Query(Box::new(QueryTopic { topic, schema: Arc::new(BlockSchema { columns }) }))
             }
         };
-        Ok(Self { meta: definition.meta, source })
+        Ok(Self { definition_version: definition.definition_version, meta: definition.meta, source })
     }
 
     /// Whether there is anything to read here at all. A query topic whose table is gone stands still, so that a RELOAD

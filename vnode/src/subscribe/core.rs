@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use model::{Clock, Code, Error, Result, Version};
 use parking_lot::RwLock;
-use wal::{Reader, WalError, WalReader};
+use wal::{Kind, Reader, WalError, WalReader};
 
-use super::compiled::{Compiled, TopicCache};
+use super::compiled::{Compiled, Source, TopicCache};
 use super::evaluate::{Evaluator, Shapes, Shown};
 use super::findings::Findings;
 use super::gather::{Added, Gather};
+use super::together::{Of, Reading};
 use super::{Range, Read, SubscribeRequest};
 use crate::state::{GroupKey, VnodeState};
 
@@ -44,6 +45,8 @@ pub(crate) struct Core {
     shapes: Shapes,
     /// Last version applied when this last looked.
     seen: Version,
+    /// Counts it among the readers of its topic.
+    _reading: Reading,
 }
 
 /// What a look at the shard finds under one lock.
@@ -62,6 +65,7 @@ impl Core {
         skipped: Option<(Version, Version)>,
     ) -> Self {
         let reader = log.wal.reader(position);
+        let reading = Reading::begin(&log.findings, request.topic);
         let key = (request.topic, request.group.clone());
         Self {
             log,
@@ -73,6 +77,7 @@ impl Core {
             skipped,
             shapes: Shapes::new(),
             seen: Version(0),
+            _reading: reading,
         }
     }
 
@@ -209,13 +214,24 @@ impl Core {
             if !record.kind.is_for_consumers() {
                 return Ok(Some(Seen { version, shown: Shown::Nothing }));
             }
+            let exclude_replicated = self.request.options.exclude_replicated;
+            let together = &self.log.findings.together;
             let mut evaluator = Evaluator {
                 topic,
                 state: &self.log.state,
-                exclude_replicated: self.request.options.exclude_replicated,
+                exclude_replicated,
                 shapes: &mut self.shapes,
+                effort: &together.effort,
             };
-            let shown = evaluator.show(&record)?;
+            let is_evaluated = record.kind == Kind::Data && matches!(topic.source, Source::Query(_));
+            let shown = if is_evaluated {
+                let of = Of { version, definition_version: topic.definition_version, exclude_replicated };
+                let first = self.log.wal.first_version();
+                let bytes = record.body.len();
+                together.show(self.request.topic, of, bytes, first, || evaluator.show(&record))?
+            } else {
+                evaluator.show(&record)?
+            };
             return Ok(Some(Seen { version, shown }));
         }
     }

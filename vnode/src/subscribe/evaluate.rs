@@ -1,6 +1,6 @@
 //! What a topic shows of one record: a pure function of the topic and the record. Tables and tags are looked up as they
 //! were at the record's version, so that the answer is the same whenever it is asked for, with one exception: rows of a
-//! table that has been dropped meanwhile are left out.
+//! table that has been dropped meanwhile are left out, unless a reader in step had them already ([`super::together`]).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,14 +10,17 @@ use bytes::Bytes;
 use model::{ColumnId, Error, Result, SchemaVersion, TableUid, Version};
 use parking_lot::RwLock;
 use proto::size::{batch_bytes, rows_bytes};
+use query::source::ScanColumn;
 use wal::{Kind, Record};
 
 use super::compiled::{Compiled, Source};
 use super::rows::{self, RunTable};
+use super::together::Effort;
 use super::{Block, BlockSchema, meta};
 use crate::block::RowBlock;
 use crate::record::{
-    DataHeader, DeleteRecord, MetaRecord, NewTable, NewTableKind, REPLICATED, TopicMeta, WriteHeader,
+    BlockHeader, DataHeader, DeleteRecord, MetaRecord, NewTable, NewTableKind, REPLICATED, TopicMeta,
+    WriteHeader,
 };
 use crate::state::VnodeState;
 
@@ -25,7 +28,7 @@ use crate::state::VnodeState;
 pub(super) type Shapes = HashMap<(TableUid, SchemaVersion, Vec<ColumnId>), Arc<BlockSchema>>;
 
 /// What is seen of a record.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Shown {
     /// Nothing.
     Nothing,
@@ -39,7 +42,7 @@ pub(super) enum Shown {
 }
 
 /// What is seen of a write.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ShownWrite {
     pub(super) received_ns: i64,
     /// Rows by table, for database and stable topics.
@@ -76,6 +79,7 @@ pub(super) struct Evaluator<'a> {
     pub(super) state: &'a RwLock<VnodeState>,
     pub(super) exclude_replicated: bool,
     pub(super) shapes: &'a mut Shapes,
+    pub(super) effort: &'a Effort,
 }
 
 impl Evaluator<'_> {
@@ -204,7 +208,8 @@ impl Evaluator<'_> {
         }
         for header in &write.blocks {
             if !self.concerns(header.owner) {
-                continue; // its rows are not even looked at
+                self.effort.passed(); // its rows are not even looked at
+                continue;
             }
             let uids: Vec<_> = header.runs.iter().map(|run| run.table).collect();
             let tables = rows::live_tables_at(&self.state.read(), version, &uids);
@@ -213,9 +218,12 @@ impl Evaluator<'_> {
                 Source::Query(query) => {
                     let mut runs = uids.iter().zip(&tables);
                     if !runs.any(|(uid, table)| table.is_some() && query.reads(*uid)) {
+                        self.effort.passed();
                         continue;
                     }
-                    let block = header.rows(body)?;
+                    let block = header
+                        .rows_of(body, |id| query.topic.required().contains(&ScanColumn::Column(id)))?;
+                    self.effort.decoded(block.columns.len());
                     let input = rows::query_input(&query.topic, &block, &tables, |uid| query.reads(uid))?;
                     let batch = query.topic.evaluate(&input)?;
                     if batch.num_rows() > 0 {
@@ -224,15 +232,11 @@ impl Evaluator<'_> {
                 }
                 Source::Stable { stable, .. } => {
                     let passes = self.passes(*stable, &tables)?;
-                    if passes.contains(&true) {
-                        self.slices(&header.rows(body)?, &tables, &passes, &mut shown.blocks)?;
-                    }
+                    self.all_rows(header, body, &tables, &passes, &mut shown.blocks)?;
                 }
                 Source::Database => {
                     let passes: Vec<_> = tables.iter().map(Option::is_some).collect();
-                    if passes.contains(&true) {
-                        self.slices(&header.rows(body)?, &tables, &passes, &mut shown.blocks)?;
-                    }
+                    self.all_rows(header, body, &tables, &passes, &mut shown.blocks)?;
                 }
             }
         }
@@ -272,6 +276,24 @@ impl Evaluator<'_> {
                 self.matching(version, of, creates, |table| table.uid)
             }
         }
+    }
+
+    /// The rows of the tables that pass, with all columns; not decoded where none does.
+    fn all_rows(
+        &mut self,
+        header: &BlockHeader,
+        body: &Bytes,
+        tables: &[Option<RunTable>],
+        passes: &[bool],
+        blocks: &mut Vec<Block>,
+    ) -> Result<()> {
+        if !passes.contains(&true) {
+            self.effort.passed();
+            return Ok(());
+        }
+        let block = header.rows(body)?;
+        self.effort.decoded(block.columns.len());
+        self.slices(&block, tables, passes, blocks)
     }
 
     /// A block a table, each a slice of the write's buffers.

@@ -6,7 +6,14 @@ use std::collections::BTreeMap;
 use model::{Error, TopicId, Version, VgroupId};
 use parking_lot::Mutex;
 
+use super::together::Together;
 use crate::state::GroupKey;
+
+/// Versions that retention took from groups before they read them, all shards and groups of this process together: those of
+/// the gaps that readers met. Counted through the `metrics` facade, for whatever recorder the process has.
+pub const SKIPPED_VERSIONS: &str = "tidemark_subscribe_skipped_versions_total";
+/// Gaps that readers met.
+pub const GAPS: &str = "tidemark_subscribe_gaps_total";
 
 /// How far a group is behind, as SHOW SUBSCRIPTIONS tells it. `docs/positions.md` defines both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,15 +50,22 @@ pub(crate) struct Findings {
     groups: Mutex<BTreeMap<GroupKey, Reach>>,
     /// The version that could not be read, and why.
     damage: Mutex<Option<(Version, Error)>>,
+    /// Readers that may have the same work.
+    pub(super) together: Together,
 }
 
 impl Findings {
     pub(crate) fn new(vgroup: VgroupId) -> Self {
-        Self { vgroup, groups: Mutex::default(), damage: Mutex::default() }
+        Self { vgroup, groups: Mutex::default(), damage: Mutex::default(), together: Together::default() }
     }
 
     pub(super) const fn vgroup(&self) -> VgroupId {
         self.vgroup
+    }
+
+    #[cfg(test)]
+    pub(crate) fn counts(&self) -> super::together::Counts {
+        self.together.counts()
     }
 
     fn change<T>(&self, key: &GroupKey, change: impl FnOnce(&mut Reach) -> T) -> T {
@@ -89,12 +103,17 @@ impl Findings {
     /// Retention took `from..to` from a group. Whether any of it is news: a reader that takes over, or tries again, meets
     /// the same gap.
     pub(super) fn gap(&self, key: &GroupKey, from: Version, to: Version) -> bool {
-        self.change(key, |reach| {
+        let lost = self.change(key, |reach| {
             let lost = to.0.saturating_sub(from.max(reach.gap_to).0);
             reach.skipped += lost;
             reach.gap_to = reach.gap_to.max(to);
-            lost > 0
-        })
+            lost
+        });
+        if lost > 0 {
+            metrics::counter!(SKIPPED_VERSIONS).increment(lost);
+            metrics::counter!(GAPS).increment(1);
+        }
+        lost > 0
     }
 
     /// How far a group is behind that goes on at `position`, in a log that begins at `first` and shows topics nothing from

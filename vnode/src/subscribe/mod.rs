@@ -5,7 +5,7 @@
 //! group are records too, so that a parked reader learns of them in the same way, in the order of the log.
 //!
 //! `start` finds where to begin, `core` reads, `evaluate` says what a topic shows of a record (`rows` for its expressions, `meta` and `json` for
-//! events), `gather` makes batches of it; `findings` keeps what comes to light on the way.
+//! events), `together` spares groups that read in step the same work, `gather` makes batches of it; `findings` keeps what comes to light on the way.
 
 mod compiled;
 mod core;
@@ -16,6 +16,7 @@ mod json;
 mod meta;
 mod rows;
 mod start;
+mod together;
 mod types;
 
 use std::fmt;
@@ -26,8 +27,10 @@ use tokio::sync::watch;
 use wal::Watermark;
 
 pub(crate) use compiled::TopicCache;
-pub use findings::Behind;
 pub(crate) use findings::Findings;
+pub use findings::{Behind, GAPS, SKIPPED_VERSIONS};
+#[cfg(test)]
+pub(crate) use together::Counts;
 pub use types::{
     Batch, BatchKind, Block, BlockSchema, OffsetReset, Range, Read, ReadOptions, RecordRun, SubscribeRequest,
 };

@@ -1,12 +1,74 @@
 //! How far behind a group is shown to be, and damage that readers come upon.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, SharedString, Unit};
 use model::{Code, Version};
+use parking_lot::Mutex;
 
 use super::*;
-use crate::subscribe::Behind;
+use crate::subscribe::{Behind, GAPS, SKIPPED_VERSIONS};
 
 /// A super table that no topic of these tests shows.
 const OTHER: TableUid = TableUid(8);
+
+/// Warnings that are logged and counters that are raised while something is done.
+#[derive(Clone, Debug, Default)]
+struct Watched {
+    warnings: Arc<AtomicU64>,
+    counters: Arc<Mutex<BTreeMap<String, Arc<AtomicU64>>>>,
+}
+
+impl Watched {
+    fn watch<T>(&self, work: impl FnOnce() -> T) -> T {
+        let logged = || metrics::with_local_recorder(self, work);
+        tracing::subscriber::with_default(self.clone(), logged)
+    }
+
+    fn counters(&self) -> Vec<(String, u64)> {
+        let counters = self.counters.lock();
+        counters.iter().map(|(name, counter)| (name.clone(), counter.load(Ordering::Relaxed))).collect()
+    }
+}
+
+impl tracing::Subscriber for Watched {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN && metadata.is_event()
+    }
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.warnings.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+impl metrics::Recorder for Watched {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &metrics::Metadata<'_>) -> Counter {
+        let mut counters = self.counters.lock();
+        Counter::from_arc(Arc::clone(counters.entry(key.name().to_owned()).or_default()))
+    }
+
+    fn register_gauge(&self, _: &Key, _: &metrics::Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &metrics::Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
 
 async fn with_two_stables(vnode: &Vnode) {
     with_meter(vnode).await;
@@ -123,12 +185,16 @@ async fn what_retention_takes_is_counted_and_none_refuses_it() {
     let sought = SubscribeRequest { position: Some(first), ..request(OffsetReset::None) };
     assert_eq!(vnode.subscribe(sought).await.unwrap().position(), first);
 
+    let watched = Watched::default();
     for _ in 0..2 {
         // The second is a take-over without a commit.
         let mut reader = subscribe(&vnode, OffsetReset::Earliest).await;
-        let Read::Batch(batch) = reader.read(i64::MAX).unwrap() else { panic!("rows") };
+        let read = watched.watch(|| reader.read(i64::MAX).unwrap());
+        let Read::Batch(batch) = read else { panic!("rows") };
         assert_eq!(batch.skipped, Some((committed, first)));
         assert_eq!(behind(&vnode, committed).skipped, lost, "counted once");
+        assert_eq!(watched.warnings.load(Ordering::Relaxed), 1, "one warning a gap");
+        assert_eq!(watched.counters(), [(GAPS.to_owned(), 1), (SKIPPED_VERSIONS.to_owned(), lost)]);
     }
     vnode.close().await.unwrap();
 }

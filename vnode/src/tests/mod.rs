@@ -10,6 +10,7 @@ mod model_based;
 mod reading;
 mod restart;
 mod retention;
+mod together;
 
 use std::path::Path;
 use std::sync::Arc;

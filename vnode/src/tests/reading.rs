@@ -421,7 +421,7 @@ async fn an_offset_beyond_the_end_waits() {
     vnode.close().await.unwrap();
 }
 
-fn select_topic(sql: &str, version: u32) -> crate::record::TopicDefinition {
+pub(super) fn select_topic(sql: &str, version: u32) -> crate::record::TopicDefinition {
     use query::ast::{CreateTopic, Statement, TopicSource};
     use query::source::{Relation, RelationKind};
     let Statement::CreateTopic(CreateTopic { source, .. }) = query::parser::parse(sql).unwrap() else {
@@ -452,7 +452,7 @@ fn select_topic(sql: &str, version: u32) -> crate::record::TopicDefinition {
 }
 
 /// All rows of a query topic, each column as text.
-fn texts(reader: &mut Subscription) -> Vec<Vec<String>> {
+pub(super) fn texts(reader: &mut Subscription) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     while let Read::Batch(batch) = reader.read(i64::MAX).unwrap() {
         assert_eq!(batch.blocks.len(), 1, "spec 2.4: all rows form one block");
