@@ -18,7 +18,7 @@ use crate::server::data_dir::verify_format;
 #[derive(Debug, Args)]
 #[command(
     after_help = "PATH is a data directory or the folder of one vgroup, also a bare copy of one.\nPrints a line a log \
-                  segment and data file, and one for anything else that is damaged. Exit status 0: intact; 1: damage found."
+                  segment and data file, and one for anything else that is damaged.\nExit status 0: intact; 1: damage found."
 )]
 pub struct VerifyArgs {
     /// Data directory or folder of a vgroup

@@ -404,8 +404,8 @@ impl Binder<'_, '_> {
             }
             "avg" if ty.is_integer() => {
                 let to = if ty.is_unsigned() { DataType::UBigInt } else { DataType::BigInt };
-                let value = value.arrow_cast(to)?;
                 let count = df::count(value.expr.clone());
+                let value = value.arrow_cast(to)?;
                 let sum = if sum::is_wide(ty) { sum::exact(value, to)? } else { df::sum(value.expr) };
                 (
                     vec![sum, count],

@@ -154,7 +154,11 @@ impl State {
         else {
             return None;
         };
-        let is_time = |expr| matches!(data_column(expr, columns), Some((ColumnId::TIMESTAMP, _)));
+        let is_time = |expr: &Arc<dyn PhysicalExpr>| {
+            let ticks = expr.downcast_ref::<CastExpr>().filter(|cast| *cast.cast_type() == DataType::Int64);
+            let inner = ticks.map_or(expr, CastExpr::expr);
+            matches!(data_column(inner, columns), Some((ColumnId::TIMESTAMP, _)))
+        };
         if !is_time(time) || values.len() != value_types.len() {
             return None;
         }
