@@ -189,13 +189,13 @@ impl State {
         }
         states.push(signed(Wanted::Seen, seen_type));
         // Sums are of numbers only.
-        let summed = states.iter().filter_map(|state| state.wanted.summand());
+        let mut summed = states.iter().filter_map(|state| state.wanted.summand());
         let is_number = |summand: Summand| {
             let place =
                 columns.iter().position(|c| matches!(c, ScanColumn::Column(id) if *id == summand.column));
             place.and_then(|at| schema.fields().get(at)).is_some_and(|f| Values::of(f.data_type()).is_some())
         };
-        summed.map(is_number).all(|is| is).then_some(states)
+        summed.all(is_number).then_some(states)
     }
 
     /// The state of each block.
