@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use model::{Code, Error, Result};
 use proto::MESSAGE_BYTES_MAX;
+use proto::status::to_status;
 use proto::v1::session_server::SessionServer;
 use proto::v1::sql_server::SqlServer;
 use proto::v1::subscription_server::SubscriptionServer;
@@ -19,6 +20,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::TcpListenerStream;
+use tonic::Request;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
 
 use super::engine::Engine;
@@ -47,28 +50,37 @@ pub async fn serve(
             Ok(socket)
         })
     });
+    // Before a message is read: whoever has not logged in shall not have the server hold one.
+    let sessions = Arc::clone(&engine);
+    let known = move |request: Request<()>| match sessions.session(&request) {
+        Ok(_) => Ok(request),
+        Err(error) => Err(to_status(&error)),
+    };
     Server::builder()
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
         .add_service(SessionServer::new(session::SessionService(Arc::clone(&engine))))
-        .add_service(
+        .add_service(InterceptedService::new(
             SqlServer::new(sql::SqlService { engine: Arc::clone(&engine), stop: stop.clone() })
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
-        )
-        .add_service(
+            known.clone(),
+        ))
+        .add_service(InterceptedService::new(
             WriterServer::new(writer::WriterService(Arc::clone(&engine)))
                 .max_decoding_message_size(MESSAGE_BYTES_MAX),
-        )
-        .add_service(
+            known.clone(),
+        ))
+        .add_service(InterceptedService::new(
             SubscriptionServer::new(subscription::SubscriptionService::new(
                 Arc::clone(&engine),
                 stop.clone(),
             ))
             .max_encoding_message_size(MESSAGE_BYTES_MAX),
-        )
+            known,
+        ))
         .serve_with_incoming_shutdown(incoming, async move {
             // An error says that whoever could have stopped the server is gone: stop.
             let _ = stop.wait_for(|stop| *stop).await;

@@ -17,7 +17,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
 use super::people::{PASSWORD, People, ROLES, topic_of};
-use crate::support::query;
+use crate::support::{Server, query};
 
 const CONTRACT: &str = include_str!("../../../proto/proto/tidemark/v1/tidemark.proto");
 
@@ -332,4 +332,21 @@ async fn a_subscriber_reads_for_as_long_as_the_right_stands() {
     assert_eq!(user.subscribe(CONSUMER + 1).await, PRIVILEGE);
     query(&people.root, "GRANT SUBSCRIBE ON pumps TO subscriber").await;
     assert_eq!(user.commit(held).await, 0);
+}
+
+/// A message that never ends, from somebody who has not logged in.
+#[tokio::test]
+async fn nothing_of_strangers_is_read() {
+    let server = Server::start();
+    let address = format!("http://{}", server.address());
+    let channel = Channel::from_shared(address).expect("an address").connect().await.expect("connected");
+    for path in ["Sql/Execute", "Writer/WriteLines", "Subscription/Subscribe"] {
+        let mut client = tonic::client::Grpc::new(channel.clone());
+        client.ready().await.expect("connected");
+        let codec = tonic_prost::ProstCodec::<v1::ExecuteRequest, v1::ExecuteResponse>::default();
+        let path = format!("/tidemark.v1.{path}").parse().expect("a path");
+        let endless = Request::new(pending());
+        let status = client.client_streaming(endless, path, codec).await.expect_err("refused");
+        assert_eq!(from_status(&status).code(), Code::AuthFailure, "{status}");
+    }
 }
